@@ -1,0 +1,194 @@
+"""The carriers between rollout, algorithm and loss.
+
+`TokenBatch` holds what the model sees, `TurnTable` what an algorithm sees, `Credit` what it answers; `Credit.advantage[i, k]` belongs to the tokens whose
+`TokenBatch.turn` is k in row i, so spreading credit over tokens is one gather. Axis words: `episode`, `turn`, `token`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from a2tgpo.episode import Episode
+
+_Key = TypeVar("_Key")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBatch:
+    """Episodes as right-padded token rows."""
+
+    token_ids: Int[Tensor, "episode token"]
+    attention_mask: Bool[Tensor, "episode token"]
+    turn: Int[Tensor, "episode token"]
+    """Turn that sampled the token; -1 for prompt, observations and padding."""
+    sampler_logprobs: Float[Tensor, "episode token"]
+    """Log-probability under the engine that sampled the token; 0 elsewhere."""
+
+    @property
+    def action_mask(self) -> Bool[Tensor, "episode token"]:
+        """True exactly on tokens that the policy sampled."""
+        return self.turn >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTable:
+    """All that an algorithm may know of a batch: one row per episode, one column per turn.
+
+    Raises:
+        ValueError: on a shape or mask mismatch, a non-finite outcome or reward, or a group id without episodes.
+    """
+
+    group: Int[Tensor, " episode"]
+    """Question index, 0 … number of groups - 1, each used by at least one episode."""
+    outcome: Float[Tensor, " episode"]
+    reward: Float[Tensor, "episode turn"]
+    """Environment reward of each turn."""
+    information_gain: Float[Tensor, "episode turn"]
+    """Process reward of each turn, by default its information gain in nats; NaN where `scored` is false."""
+    scored: Bool[Tensor, "episode turn"]
+    """Does the turn have an information gain? False for the answer turn and for turns that ran no search."""
+    state: Int[Tensor, "episode turn"]
+    """Equal numbers = equal state keys (the observation that the turn acted on)."""
+    num_tokens: Int[Tensor, "episode turn"]
+    """Sampled tokens of each turn."""
+    mask: Bool[Tensor, "episode turn"]
+    """Does the turn exist? Turns of an episode are 0 … n-1, so each row is true up to n."""
+
+    def __post_init__(self) -> None:
+        _check_shapes(self)
+        _check_values(self)
+
+    @property
+    def num_groups(self) -> int:
+        return int(self.group.max()) + 1 if len(self.group) else 0
+
+    @property
+    def num_turns(self) -> Int[Tensor, " episode"]:
+        return self.mask.sum(dim=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """An algorithm's answer, per turn."""
+
+    advantage: Float[Tensor, "episode turn"]
+    clip_scale: Float[Tensor, "episode turn"]
+    """Multiplies both clip widths of the turn; 1 = the plain clip range."""
+    weight: Float[Tensor, "episode turn"]
+    """Multiplies the turn's loss; 0 leaves it out of the sum and of every denominator."""
+
+    @staticmethod
+    def of(advantage: Float[Tensor, "episode turn"], clip_scale: Float[Tensor, "episode turn"] | None = None) -> "Credit":
+        """Credit with weight 1 and, unless given, clip scale 1."""
+        return Credit(advantage, torch.ones_like(advantage) if clip_scale is None else clip_scale, torch.ones_like(advantage))
+
+
+def spread(per_turn: Float[Tensor, "episode turn"], turn: Int[Tensor, "episode token"]) -> Float[Tensor, "episode token"]:
+    """Give every sampled token the value of its turn; 0 where no turn sampled the token."""
+    return torch.where(turn >= 0, per_turn.gather(1, turn.clamp(min=0)), 0.0)
+
+
+def collate(episodes: Sequence[Episode], pad_token_id: int, device: torch.device | str = "cpu") -> TokenBatch:
+    """Episodes to right-padded rows. The trained tokens are exactly what was shown and sampled, in that order.
+
+    Raises:
+        ValueError: if there is no episode, or one of them failed (failed episodes are data for the log, not for the loss).
+    """
+    if not episodes:
+        raise ValueError("collate: got no episode, expected at least one; every episode of the batch failed, see the `failed` metric and the run's episodes folder")
+    for episode in episodes:
+        if episode.failed or not episode.turns:
+            raise ValueError(f"collate: episode of question {episode.question_id!r} has stop={episode.stop} and {episode.num_turns} turns; drop failed episodes first")
+    width = max(episode.num_tokens for episode in episodes)
+    token_ids = torch.full((len(episodes), width), pad_token_id, dtype=torch.long)
+    turn = torch.full((len(episodes), width), -1, dtype=torch.long)
+    attention_mask = torch.zeros((len(episodes), width), dtype=torch.bool)
+    sampler_logprobs = torch.zeros((len(episodes), width), dtype=torch.float32)
+    for row, episode in enumerate(episodes):
+        length = episode.num_tokens
+        token_ids[row, :length] = torch.tensor(episode.token_ids)
+        turn[row, :length] = torch.tensor(episode.turn_index)
+        attention_mask[row, :length] = True
+        logprobs = [value for step in episode.turns for value in step.action_logprobs]
+        sampler_logprobs[row, :length][turn[row, :length] >= 0] = torch.tensor(logprobs, dtype=torch.float32)
+    return TokenBatch(token_ids.to(device), attention_mask.to(device), turn.to(device), sampler_logprobs.to(device))
+
+
+TurnReward = Callable[[Episode], Sequence[float | None]]
+"""A process reward of any origin: one value per turn of the episode, `None` where the turn has none."""
+
+
+def information_gain_of(episode: Episode) -> list[float | None]:
+    """The default process reward: the recorded information gain of every turn."""
+    return [turn.information_gain for turn in episode.turns]
+
+
+def tabulate(episodes: Sequence[Episode], turn_reward: TurnReward = information_gain_of) -> TurnTable:
+    """Episodes to the table that an algorithm sees. Groups and states are renumbered from 0.
+
+    Args:
+        episodes: in any order; episodes of one question share `Episode.group`.
+        turn_reward: what fills the `information_gain` column; a reward model, a rule or a human label can take the place of information gain here.
+
+    Raises:
+        ValueError: if `turn_reward` returns another number of values than the episode has turns, or a non-finite one.
+    """
+    width = max(episode.num_turns for episode in episodes)
+    shape = (len(episodes), width)
+    reward, gain = torch.zeros(shape), torch.full(shape, torch.nan)
+    state, num_tokens, mask = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.bool)
+    group_numbers: dict[int, int] = {}
+    state_numbers: dict[str, int] = {}
+    group = torch.tensor([_number(group_numbers, episode.group) for episode in episodes])
+    for row, episode in enumerate(episodes):
+        n = episode.num_turns
+        mask[row, :n] = True
+        reward[row, :n] = torch.tensor([turn.reward for turn in episode.turns])
+        gain[row, :n] = torch.tensor(_checked_turn_reward(turn_reward(episode), episode))
+        state[row, :n] = torch.tensor([_number(state_numbers, turn.state_key) for turn in episode.turns])
+        num_tokens[row, :n] = torch.tensor([len(turn.action_ids) for turn in episode.turns])
+    outcome = torch.tensor([episode.outcome for episode in episodes], dtype=torch.float32)
+    return TurnTable(group, outcome, reward, gain, ~gain.isnan(), state, num_tokens, mask)
+
+
+def _number(numbers: dict[_Key, int], key: _Key) -> int:
+    return numbers.setdefault(key, len(numbers))
+
+
+def _checked_turn_reward(values: Sequence[float | None], episode: Episode) -> list[float]:
+    if len(values) != episode.num_turns:
+        raise ValueError(f"turn_reward: got {len(values)} values for question {episode.question_id!r}, expected one per turn ({episode.num_turns}); use None for turns without one")
+    for turn, value in enumerate(values):
+        if value is not None and not abs(value) < float("inf"):
+            raise ValueError(f"turn_reward: got {value} for turn {turn} of question {episode.question_id!r}, expected a finite number or None")
+    return [float("nan") if value is None else float(value) for value in values]
+
+
+def _check_shapes(table: TurnTable) -> None:
+    episodes, turns = table.mask.shape
+    for name in (field.name for field in fields(table)):
+        shape = tuple(getattr(table, name).shape)
+        expected = (episodes,) if name in ("group", "outcome") else (episodes, turns)
+        if shape != expected:
+            raise ValueError(f"TurnTable.{name}: got shape {shape}, expected {expected} (as `mask` has {episodes} episodes × {turns} turns)")
+
+
+def _check_values(table: TurnTable) -> None:
+    problems: Mapping[str, tuple[Tensor, str]] = {
+        "outcome": (~table.outcome.isfinite(), "finite numbers"),
+        "reward": (~table.reward.isfinite() & table.mask, "finite numbers on existing turns"),
+        "information_gain": (~table.information_gain.isfinite() & table.scored, "finite numbers wherever `scored` is true; use scored=False for a missing gain"),
+        "scored": (table.scored & ~table.mask, "true only on existing turns"),
+        "mask": (table.mask[:, 1:] & ~table.mask[:, :-1], "a run of true from turn 0 on in every row"),
+    }
+    for name, (wrong, expected) in problems.items():
+        if bool(wrong.any()):
+            where = wrong.nonzero()[0].tolist()
+            raise ValueError(f"TurnTable.{name}: got {getattr(table, name)[tuple(where)].item()} at index {where}, expected {expected}")
+    present = torch.bincount(table.group, minlength=1) if len(table.group) and bool((table.group >= 0).all()) else torch.zeros(1, dtype=torch.long)
+    if len(table.group) and bool((present == 0).any()):
+        raise ValueError(f"TurnTable.group: group ids {(present == 0).nonzero().flatten().tolist()} have no episode, expected 0 … {int(table.group.max())} all in use")
