@@ -1,0 +1,106 @@
+"""Checkpoints that are either whole or not there.
+
+A checkpoint is a folder `step-000040` with tensors as safetensors and a `state.json` that holds the SHA-256 of every other file. It is written under a
+temporary name, flushed to disk and renamed, so an interrupted write is never taken for a checkpoint. Nothing is ever unpickled.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+_STATE = "state.json"
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that must not be used; the message says which file is wrong and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What was stored after `step` training steps."""
+
+    step: int
+    weights: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+    state: dict[str, Any]
+
+
+def save_checkpoint(folder: Path, step: int, weights: Mapping[str, Tensor], optimizer: Mapping[str, Tensor], state: Mapping[str, Any], keep: int) -> Path:
+    """Write `folder/step-…` atomically and delete all but the `keep` newest checkpoints."""
+    folder.mkdir(parents=True, exist_ok=True)
+    final = folder / f"step-{step:06d}"
+    partial = folder / f".partial-{step:06d}-{os.getpid()}"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    for name, tensors in (("weights", weights), ("optimizer", optimizer)):
+        save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()}, partial / f"{name}.safetensors")
+    hashes = {file.name: _sha256(file) for file in sorted(partial.iterdir())}
+    (partial / _STATE).write_text(json.dumps({"step": step, "sha256": hashes, **state}, indent=1))
+    publish(partial, final)
+    for old in checkpoints(folder)[:-keep]:
+        shutil.rmtree(old)
+    return final
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Complete checkpoints, oldest first."""
+    return sorted(path for path in folder.glob("step-*") if (path / _STATE).is_file()) if folder.is_dir() else []
+
+
+def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoint:
+    """Read a checkpoint after verifying the checksum of every file.
+
+    Raises:
+        CheckpointError: if a file is missing or differs from what was written.
+    """
+    state = json.loads((path / _STATE).read_text())
+    for name, expected in state["sha256"].items():
+        if not (path / name).is_file() or _sha256(path / name) != expected:
+            raise CheckpointError(f"checkpoint {path}: {name} is missing or differs from what was written; delete this folder and resume from the one before it")
+    weights, optimizer = (load_file(path / f"{name}.safetensors", device=str(device)) for name in ("weights", "optimizer"))
+    return Checkpoint(state["step"], weights, optimizer, state)
+
+
+def publish(partial: Path, final: Path) -> None:
+    """Flush a finished folder to disk and give it its name; a folder of that name from an earlier attempt is replaced."""
+    for file in [*(path for path in partial.rglob("*") if path.is_file()), partial]:
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    if final.exists():
+        shutil.rmtree(final)
+    partial.rename(final)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer, names: Mapping[Tensor, str]) -> dict[str, Tensor]:
+    """An optimiser's per-parameter state as named tensors, `parameter/quantity`."""
+    return {
+        f"{names[parameter]}/{quantity}": value if isinstance(value, Tensor) else torch.tensor(value)
+        for parameter, state in optimizer.state.items()
+        for quantity, value in state.items()
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, names: Mapping[Tensor, str], tensors: Mapping[str, Tensor]) -> None:
+    """Inverse of `optimizer_tensors`, into an optimiser over the same parameters."""
+    by_name = {name: parameter for parameter, name in names.items()}
+    optimizer.state.clear()
+    for key, value in tensors.items():
+        name, _, quantity = key.rpartition("/")
+        optimizer.state[by_name[name]][quantity] = value.clone()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

