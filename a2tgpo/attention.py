@@ -1,0 +1,104 @@
+"""Who may look at whom, for rows that hold an episode and, behind it, probes.
+
+A probe is a few tokens that continue the episode from some cut without being part of it. Transformers hands every attention layer's queries, keys and values to
+a registered function; the one below passes them to an `Attend`, so the policy's passes need neither a dense length × length mask nor changes to the model.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool
+from torch import Tensor, nn
+from transformers import AttentionInterface
+
+Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
+"""(queries [row head token width], keys, values [row key_head token width], scaling) -> attended values [row head token width]."""
+
+_NAME = "a2tgpo"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeMask:
+    """Rows of `width` episode tokens (right padded) followed by probe tokens."""
+
+    width: int
+    visible: Bool[Tensor, "episode probe column"]
+    """May this probe token look at this column? Columns are the episode tokens, then the probe tokens."""
+
+
+def causal(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+    """Every token sees itself and what came before. Right padding needs no mask, since nothing looks to the right."""
+    return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=query.shape[1] != key.shape[1])
+
+
+def split_attention(mask: ProbeMask) -> Attend:
+    """Attention in two calls: plain causal for the episode, a thin rectangular mask for the probes. Works wherever scaled dot product attention does."""
+    visible = mask.visible[:, None]
+
+    def attend(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+        episode = causal(query[:, :, : mask.width], key[:, :, : mask.width], value[:, :, : mask.width], scaling)
+        grouped = query.shape[1] != key.shape[1]
+        probes = F.scaled_dot_product_attention(query[:, :, mask.width :], key, value, attn_mask=visible, scale=scaling, enable_gqa=grouped)
+        return torch.cat([episode, probes], dim=2)
+
+    return attend
+
+
+def flex_attention(mask: ProbeMask) -> Attend:
+    """The same in one call of torch's flex attention, whose block mask skips what nobody sees. Compiled on a GPU; on a CPU it is a slow reference."""
+    from torch.nn.attention import flex_attention as flex
+
+    visible, width = mask.visible, mask.width
+    rows, probes, columns = visible.shape
+
+    def allowed(row: Tensor, _head: Tensor, token: Tensor, column: Tensor) -> Tensor:
+        probe = visible[row, (token - width).clamp(min=0), column]
+        return torch.where(token < width, column <= token, probe)
+
+    blocks = flex.create_block_mask(allowed, rows, None, width + probes, columns, device=visible.device.type)
+    kernel: Any = _compiled_flex_attention() if visible.is_cuda else flex.flex_attention
+
+    def attend(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+        attended: Tensor = kernel(query, key, value, block_mask=blocks, scale=scaling, enable_gqa=query.shape[1] != key.shape[1])
+        return attended
+
+    return attend
+
+
+@contextmanager
+def attention_of(model: Any) -> Iterator[None]:
+    """Let the model's layers call the `attend` that its forward was given; its own attention is back afterwards. Not for concurrent use of one model."""
+    before = model.config._attn_implementation
+    model.config._attn_implementation = _NAME
+    try:
+        yield
+    finally:
+        model.config._attn_implementation = before
+
+
+def _attend(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, *, scaling: float, attend: Attend, **kwargs: Any
+) -> tuple[Tensor, None]:
+    """What a transformers layer calls. Dropout is left out on purpose: the same weights must give the same log-probabilities in every pass."""
+    window = kwargs.get("sliding_window")
+    if window is not None and query.shape[2] > window:
+        raise ValueError(
+            f"policy: a layer of {type(module).__name__} attends to {window} tokens only, got rows of {query.shape[2]}; sliding windows are not supported, "
+            "use a model without them or shorter episodes"
+        )
+    return attend(query, key, value, scaling).transpose(1, 2).contiguous(), None
+
+
+@cache
+def _compiled_flex_attention() -> Callable[..., Tensor]:
+    from torch.nn.attention.flex_attention import flex_attention as kernel
+
+    return torch.compile(kernel, dynamic=True)
+
+
+AttentionInterface.register(_NAME, _attend)
