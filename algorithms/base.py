@@ -1,0 +1,145 @@
+"""What an algorithm is, and the group statistics and returns that algorithms are made of.
+
+An algorithm is a frozen dataclass whose fields are its hyper-parameters; calling it turns a table of turns into credit. It sees no token, model or device.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import ClassVar, Final, Self
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from a2tgpo.algorithms.checks import check_count, suggestion
+from a2tgpo.algorithms.losses import LossSpec
+from a2tgpo.batch import Credit, TurnReward, TurnTable, information_gain_of, tabulate
+from a2tgpo.episode import Episode
+
+EPSILON: Final = 1e-6
+"""Added to every standard deviation."""
+VARIANCE_FLOOR: Final = 1e-8
+"""Added to the variance under `population`, before the root."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    """Base of all algorithms. A subclass is a frozen dataclass with a `__call__`; its fields are its hyper-parameters.
+
+    Raises:
+        ValueError: on a parameter that the algorithm does not have (naming the nearest one) or a value out of its range.
+    """
+
+    needs_information_gain: ClassVar[bool] = False
+    """Does the algorithm read the `information_gain` column? If not, none is computed."""
+
+    loss: LossSpec = LossSpec()
+    """What the credit is trained with."""
+    max_resamples: int = 0
+    """How many more times questions may be rolled out to replace groups that `is_informative` refuses (DAPO's dynamic sampling); 0 = never."""
+
+    def __new__(cls, *args: object, **parameters: object) -> Self:
+        known = [field.name for field in fields(cls)] if cls is not Algorithm else []
+        for name in parameters:
+            if name not in known:
+                raise ValueError(f"{cls.__name__}: got unknown parameter {name!r}, expected one of {', '.join(known)}{suggestion(name, known)}")
+        return object.__new__(cls)
+
+    def __post_init__(self) -> None:
+        check_count(self, "max_resamples", low=0)
+
+    def __call__(self, table: TurnTable) -> Credit:
+        """Credit of every turn of the table; turns outside `table.mask` get 0."""
+        raise NotImplementedError(f"{type(self).__name__} has no __call__, expected one that turns a TurnTable into Credit")
+
+    def tabulate(self, episodes: Sequence[Episode], turn_reward: TurnReward = information_gain_of) -> TurnTable:
+        """The table that the algorithm reads; an algorithm that compares states in its own way overrides this."""
+        return tabulate(episodes, turn_reward)
+
+    def is_informative(self, table: TurnTable) -> Bool[Tensor, " group"]:
+        """Groups that can teach anything: those whose raw outcomes differ."""
+        return has_spread(table.outcome, table.group)
+
+
+def has_spread(outcome: Float[Tensor, " episode"], group: Int[Tensor, " episode"]) -> Bool[Tensor, " group"]:
+    """Which groups have at least two different outcomes."""
+    low, high = (_extreme(outcome, group, torch.ones_like(group, dtype=torch.bool), reduce) for reduce in ("amin", "amax"))
+    return high > low
+
+
+def group_moments(
+    values: Float[Tensor, "*shape"], group: Int[Tensor, "*shape"], mask: Bool[Tensor, "*shape"], statistics: str
+) -> tuple[Float[Tensor, "*shape"], Float[Tensor, "*shape"], Int[Tensor, "*shape"]]:
+    """Mean, standard deviation and size of each value's group, over the values in `mask`.
+
+    - `sample`: σ = sqrt(Σ(x−μ)² / (n−1)), as verl and verl-agent do; 0 for a group of one.
+    - `population`: σ = sqrt(Σ(x−μ)² / n + 1e-8), as IGPO and A2TGPO do; 1 for a group of one.
+    """
+    index, inside = group.flatten(), mask.flatten()
+    # measured from the group's smallest value: exact zeros in constant groups, and no cancellation where the values are large
+    base = _extreme(values.flatten(), index, inside, "amin").where(_count(index, inside) > 0, 0.0)[index]
+    height = (values.flatten() - base).where(inside, 0.0)
+    count = _count(index, inside)
+    size = count.clamp(min=1)
+    mean = _sum(height, index) / size
+    squares = _sum((height - mean[index]).square().where(inside, 0.0), index)
+    std = (squares / (size - 1).clamp(min=1)).sqrt() if statistics == "sample" else (squares / size + VARIANCE_FLOOR).sqrt().where(count > 1, 1.0)
+    return (base + mean[index]).view_as(values), std[index].view_as(values), count[index].view_as(group)
+
+
+def normalize(
+    values: Float[Tensor, "*shape"],
+    group: Int[Tensor, "*shape"],
+    mask: Bool[Tensor, "*shape"],
+    statistics: str,
+    divide: bool = True,
+    epsilon: float = EPSILON,
+) -> Float[Tensor, "*shape"]:
+    """z = (x − μ) / (σ + ε) within each group, or x − μ without `divide`; 0 in groups of one and outside `mask`."""
+    mean, std, count = group_moments(values, group, mask, statistics)
+    centred = (values - mean).where(mask & (count > 1), 0.0)
+    return centred / (std + epsilon) if divide else centred
+
+
+def discounted_returns(
+    values: Float[Tensor, "episode turn"], gamma: float, order: Int[Tensor, "episode turn"] | None = None
+) -> Float[Tensor, "episode turn"]:
+    """G_k = Σ_{j≥k} γ^{o_j − o_k} x_j along each row, o being the position of a turn in its row, or `order` where turns are counted otherwise."""
+    positions = torch.arange(values.shape[1], device=values.device).expand_as(values) if order is None else order
+    distance = (positions[:, None, :] - positions[:, :, None]).clamp(min=0)
+    later = torch.ones(values.shape[1], values.shape[1], dtype=torch.bool, device=values.device).triu()
+    discount = torch.as_tensor(gamma, dtype=values.dtype, device=values.device) ** distance
+    return (discount * values[:, None, :]).where(later, 0.0).sum(dim=2)
+
+
+def over_turns(per_episode: Float[Tensor, " episode"], table: TurnTable) -> Float[Tensor, "episode turn"]:
+    """An episode's value given to each of its turns; 0 outside `table.mask`."""
+    return per_episode[:, None].expand_as(table.reward).where(table.mask, 0.0)
+
+
+def group_of_turns(table: TurnTable) -> Int[Tensor, "episode turn"]:
+    """The episode's group, for each of its turns."""
+    return table.group[:, None].expand_as(table.state)
+
+
+def last_turn(table: TurnTable) -> Bool[Tensor, "episode turn"]:
+    """True on the last turn of every episode."""
+    return table.mask & (torch.arange(table.mask.shape[1], device=table.mask.device) == table.num_turns[:, None] - 1)
+
+
+def _num_groups(index: Int[Tensor, " item"]) -> int:
+    return int(index.max()) + 1 if len(index) else 0
+
+
+def _sum(values: Float[Tensor, " item"], index: Int[Tensor, " item"]) -> Float[Tensor, " group"]:
+    return values.new_zeros(_num_groups(index)).index_add(0, index, values)
+
+
+def _count(index: Int[Tensor, " item"], mask: Bool[Tensor, " item"]) -> Int[Tensor, " group"]:
+    return torch.zeros(_num_groups(index), dtype=torch.long, device=index.device).index_add(0, index, mask.long())
+
+
+def _extreme(values: Float[Tensor, " item"], index: Int[Tensor, " item"], mask: Bool[Tensor, " item"], reduce: str) -> Float[Tensor, " group"]:
+    worst = torch.inf if reduce == "amin" else -torch.inf
+    start = values.new_full((_num_groups(index),), worst)
+    return torch.scatter_reduce(start, 0, index, values.where(mask, worst), reduce)

@@ -1,0 +1,59 @@
+"""GiGPO: compare whole episodes, and compare turns that acted on the same state (arXiv 2505.10978; verl-agent `core_gigpo`)."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from a2tgpo.algorithms.base import Algorithm, discounted_returns, group_of_turns, normalize, over_turns
+from a2tgpo.algorithms.checks import check_choice, check_flag, check_number
+from a2tgpo.algorithms.losses import LossSpec
+from a2tgpo.batch import Credit, TurnTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiGPO(Algorithm):
+    """A_{i,k} = A^E_i + ω·A^S_{i,k}: the outcome within the question's group plus the discounted return within the state's group.
+
+    The state of a turn is the observation that it acted on. A state met once gives A^S = 0; one episode may meet a state several times.
+    """
+
+    loss: LossSpec = LossSpec(ratio="token", clip_low=0.2, clip_high=0.2, aggregation="token-mean")
+    gamma: float = 0.95
+    """γ of the step return G_{i,k} = Σ_{j≥k} γ^{j−k} r_{i,j}."""
+    step_weight: float = 1.0
+    """ω, the weight of the step term."""
+    normalize_std: bool = True
+    """Divide both terms by their (sample) deviation: on in the search recipe, off in the code's default."""
+    episode_statistics: str = "trajectories"
+    """Mean and deviation of A^E over `trajectories` (the paper) or over `turns` (verl-agent, where a long episode counts once per turn)."""
+
+    def __post_init__(self) -> None:
+        Algorithm.__post_init__(self)
+        check_number(self, "gamma", 0.0, 1.0)
+        check_number(self, "step_weight", 0.0)
+        check_flag(self, "normalize_std")
+        check_choice(self, "episode_statistics", ("trajectories", "turns"))
+
+    def __call__(self, table: TurnTable) -> Credit:
+        return Credit.of(self.episode_term(table) + self.step_weight * self.step_term(table))
+
+    def episode_term(self, table: TurnTable) -> Float[Tensor, "episode turn"]:
+        """A^E: the outcome normalised over the group."""
+        if self.episode_statistics == "turns":
+            return normalize(over_turns(table.outcome, table), group_of_turns(table), table.mask, "sample", self.normalize_std)
+        return over_turns(normalize(table.outcome, table.group, table.mask.any(dim=1), "sample", self.normalize_std), table)
+
+    def step_term(self, table: TurnTable) -> Float[Tensor, "episode turn"]:
+        """A^S: the step return normalised over all turns of the group that acted on the same state."""
+        returns = discounted_returns(table.reward.where(table.mask, 0.0), self.gamma)
+        return normalize(returns, step_groups(table), table.mask, "sample", self.normalize_std)
+
+
+def step_groups(table: TurnTable) -> Int[Tensor, "episode turn"]:
+    """Number of each turn's step group: same question and same state key. Numbers run from 0 without gaps, so that memory stays linear."""
+    states = int(table.state.max()) + 1 if table.state.numel() else 1
+    pairs = group_of_turns(table) * states + table.state
+    numbers: Tensor = torch.unique(pairs, return_inverse=True)[1]
+    return numbers

@@ -1,0 +1,56 @@
+"""IGPO: information gain as the reward of search turns, outcome as the reward of the last turn (arXiv 2510.14967)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from a2tgpo.algorithms.base import Algorithm, discounted_returns, group_of_turns, last_turn, normalize
+from a2tgpo.algorithms.checks import check_choice, check_number
+from a2tgpo.algorithms.losses import LossSpec
+from a2tgpo.batch import Credit, TurnTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IGPO(Algorithm):
+    """A_{i,k} = Σ_{j≥k} γ^{j−k} z_{i,j}, z being the normalised reward of a turn.
+
+    Rewards are normalised within the question's group over all turns of all its episodes (population deviation): `joint` pools gains and outcomes, `separate`
+    (the released recipe) pools each on its own. A last turn that has a gain as well gets both.
+    """
+
+    needs_information_gain: ClassVar[bool] = True
+
+    loss: LossSpec = LossSpec(ratio="token", clip_low=0.2, clip_high=0.2, dual_clip=3.0, aggregation="seq-mean-token-sum")
+    gamma: float = 1.0
+    """γ of the accumulation, in turns."""
+    normalization: str = "separate"
+    """`separate` or `joint` pools."""
+    gain_weight: float = 1.0
+    """Multiplies gains before normalisation; it acts under `joint` only, since under `separate` any weight cancels."""
+    outcome_weight: float = 1.0
+    """The same for outcomes."""
+
+    def __post_init__(self) -> None:
+        Algorithm.__post_init__(self)
+        check_number(self, "gamma", 0.0, 1.0)
+        check_choice(self, "normalization", ("separate", "joint"))
+        check_number(self, "gain_weight", 0.0)
+        check_number(self, "outcome_weight", 0.0)
+
+    def __call__(self, table: TurnTable) -> Credit:
+        return Credit.of(discounted_returns(self.turn_rewards(table), self.gamma).where(table.mask, 0.0))
+
+    def turn_rewards(self, table: TurnTable) -> Float[Tensor, "episode turn"]:
+        """z: normalised gain on scored turns plus normalised outcome on the last turn; 0 on turns that have neither."""
+        gain, outcome = self.gain_weight * table.information_gain, self.outcome_weight * table.outcome
+        # one pool row per episode: its turns' gains, then its outcome
+        values = torch.cat([gain, outcome[:, None]], dim=1)
+        mask = torch.cat([table.scored, table.mask[:, :1]], dim=1)
+        pool = torch.cat([group_of_turns(table), table.group[:, None]], dim=1)
+        if self.normalization == "separate":
+            pool = 2 * pool + torch.cat([torch.zeros_like(table.state), torch.ones_like(table.group[:, None])], dim=1)
+        z = normalize(values, pool, mask, "population")
+        return z[:, :-1] + z[:, -1:].where(last_turn(table), 0.0)
