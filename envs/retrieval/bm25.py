@@ -1,0 +1,98 @@
+"""BM25 over a corpus in memory: bm25s builds the score matrix, a query is a sum of its columns."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import bm25s
+import numpy as np
+from numpy.typing import NDArray
+
+from a2tgpo.envs.records import Passage
+from a2tgpo.envs.retrieval.base import check_corpus
+from a2tgpo.envs.retrieval.text import terms
+
+_FEW = 32
+"""Up to so many hits, repeated argmax is faster than sorting."""
+
+
+class Bm25Retriever:
+    """The default search engine: Lucene's BM25 (k1 = 1.5, b = 0.75) on title and text.
+
+    bm25s stores each (term, passage) score when it builds its index, in one sparse column per term. Summing columns here gives bm25s's own scores without its
+    per-call overhead, drops passages that share no term with the query, and breaks ties by corpus order, so results are reproducible.
+
+    Raises:
+        ValueError: if the corpus is empty or ids repeat.
+    """
+
+    def __init__(self, passages: Sequence[Passage], k1: float = 1.5, b: float = 0.75) -> None:
+        check_corpus(passages, "bm25")
+        index = bm25s.BM25(method="lucene", k1=k1, b=b)
+        index.index([terms(searchable(passage)) or [""] for passage in passages], show_progress=False)
+        self._attach(passages, index)
+
+    def _attach(self, passages: Sequence[Passage], index: bm25s.BM25) -> None:
+        self._passages = passages
+        self._index = index
+        self._vocabulary: dict[str, int] = index.vocab_dict
+        self._data: NDArray[np.float32] = index.scores["data"]
+        self._rows: NDArray[np.int32] = index.scores["indices"]
+        self._starts: list[int] = index.scores["indptr"].tolist()
+
+    @property
+    def passages(self) -> Sequence[Passage]:
+        return self._passages
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """See `Retriever.search`; never fails."""
+        return [self._search_one(query, k) for query in queries]
+
+    def _search_one(self, query: str, k: int) -> list[Passage]:
+        scores = self.scores(query)
+        best = top(scores, k)
+        hits = []
+        for row in best:
+            found = self._passages[row]
+            hits.append(Passage(found.id, found.title, found.text, float(scores[row])))
+        return hits
+
+    def scores(self, query: str) -> NDArray[np.float32]:
+        """The score of every passage, in corpus order."""
+        scores = np.zeros(len(self._passages), dtype=np.float32)
+        for term in terms(query):
+            column = self._vocabulary.get(term)
+            if column is not None:
+                start, end = self._starts[column], self._starts[column + 1]
+                scores[self._rows[start:end]] += self._data[start:end]
+        return scores
+
+
+def top(scores: NDArray[np.float32], k: int) -> list[int]:
+    """Rows of the at most `k` best positive scores, best first, ties in row order."""
+    if k > _FEW:
+        rows = np.flatnonzero(scores > 0)
+        return [int(row) for row in rows[np.argsort(-scores[rows], kind="stable")[:k]]]
+    left, best = scores.copy(), []
+    for _ in range(k):
+        row = int(left.argmax())  # the first of equal ones
+        if left[row] <= 0:
+            break
+        best.append(row)
+        left[row] = 0
+    return best
+
+
+def searchable(passage: Passage) -> str:
+    """The text that is indexed for a passage; the title is not repeated where the text begins with it."""
+    return passage.text if passage.text.startswith(passage.title) else f"{passage.title} {passage.text}"
+
+
+def corpus_fingerprint(passages: Iterable[Passage]) -> str:
+    """SHA-256 over ids, titles and texts in order: equal exactly when the corpora are."""
+    digest = hashlib.sha256()
+    for passage in passages:
+        for part in (passage.id, passage.title, passage.text):
+            data = part.encode("utf-8", "surrogatepass")
+            digest.update(len(data).to_bytes(8, "little"))
+            digest.update(data)
+    return digest.hexdigest()

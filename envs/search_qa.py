@@ -1,0 +1,182 @@
+"""Search question answering as a Gymnasium environment: one episode is one question, one step is one turn of free text."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from a2tgpo.envs.budget import ObservationBudget
+from a2tgpo.envs.protocol import Protocol
+from a2tgpo.envs.protocols import protocol_of
+from a2tgpo.envs.questions import QuestionPool, Retrievers
+from a2tgpo.envs.records import Question
+from a2tgpo.envs.scorers import EvidenceScorer, Scorer
+from a2tgpo.envs.scoring import Outcome, outcome_of
+from a2tgpo.envs.search_episode import Info, Rules, SearchEpisode
+from a2tgpo.envs.spaces import UnicodeText
+
+MAX_ACTION_LENGTH = 1_000_000
+"""Characters that one turn may have."""
+
+
+def rules_of(
+    pool: QuestionPool,
+    *,
+    max_turns: int,
+    max_searches: int | None,
+    protocol: str | Protocol,
+    reward: str | Outcome,
+    format_penalty: float,
+    scorer: str | Scorer | None,
+    budget: ObservationBudget,
+) -> Rules:
+    """Names resolved to objects.
+
+    Raises:
+        ValueError: for an unknown name or a number out of range.
+    """
+    if isinstance(scorer, str):
+        if scorer != "evidence":
+            raise ValueError(f"scorer: got {scorer!r}, expected 'evidence', None or a callable (transcript, answers) -> float")
+        scorer = EvidenceScorer.of_corpora(pool.corpora())
+    return Rules(protocol_of(protocol), pool.top_k, max_turns, max_searches, outcome_of(reward), format_penalty, scorer, budget)
+
+
+def observation_space_of(pool: QuestionPool, rules: Rules) -> UnicodeText:
+    """Long enough for every prompt and for every observation that the budget allows."""
+    prompt = len(rules.protocol.prompt("")) + max(len(question.text) for question in pool.questions)
+    notices = len(rules.protocol.corrective()) + len(rules.protocol.retrieval_failure()) + len(rules.protocol.budget_spent())
+    if rules.budget.length is not len:
+        # A budget in another unit bounds no number of characters.
+        return UnicodeText(MAX_ACTION_LENGTH)
+    return UnicodeText(max(prompt, notices + rules.budget.total + _RENDERING * (rules.top_k + 1)))
+
+
+_RENDERING = 200
+"""Characters around one passage, and around the block, at most."""
+
+
+class SearchQAEnv(gym.Env[str, str]):
+    """Ask one question per episode; the agent searches and answers in free text.
+
+    Args:
+        questions: what is asked.
+        retriever: one search engine, or one per `Question.corpus`.
+        top_k: passages per search.
+        max_searches: search budget; `None` = no limit of its own.
+        max_turns: turn limit.
+        protocol: how actions and observations are written: a name in `PROTOCOLS` or a `Protocol`.
+        reward: the outcome: a name in `OUTCOMES` or a callable (answer or None, golds) -> float.
+        format_penalty: subtracted from the final reward for every turn that broke the format.
+        scorer: values the gold answer for `answer_logprob` and `information_gain`: "evidence", a `Scorer`, or None for neither.
+        budget: how much of the retrieved passages is shown.
+        render_mode: "ansi" makes `render()` return the transcript.
+
+    `info` always has the keys and types of `search_episode.INFO_TYPES`. `reset(options={"question_id": …})` asks a certain question; otherwise one is drawn.
+
+    Raises:
+        ValueError: for anything above that cannot work; see `QuestionPool` and `Rules`.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012 (Gymnasium declares it as an instance variable)
+
+    def __init__(
+        self,
+        questions: Sequence[Question],
+        retriever: Retrievers,
+        *,
+        top_k: int = 3,
+        max_searches: int | None = None,
+        max_turns: int = 5,
+        protocol: str | Protocol = "tags",
+        reward: str | Outcome = "em",
+        format_penalty: float = 0.0,
+        scorer: str | Scorer | None = "evidence",
+        budget: ObservationBudget | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        if render_mode not in (None, "ansi"):
+            raise ValueError(f"render_mode: got {render_mode!r}, expected None or 'ansi'")
+        self.render_mode = render_mode
+        self.pool = QuestionPool(tuple(questions), retriever, top_k)
+        self.rules = rules_of(
+            self.pool,
+            max_turns=max_turns,
+            max_searches=max_searches,
+            protocol=protocol,
+            reward=reward,
+            format_penalty=format_penalty,
+            scorer=scorer,
+            budget=budget or ObservationBudget(),
+        )
+        self.observation_space = observation_space_of(self.pool, self.rules)
+        self.action_space = UnicodeText(MAX_ACTION_LENGTH)
+        self._episode: SearchEpisode | None = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, Info]:
+        """Start an episode with a drawn question, or with `options["question_id"]`."""
+        super().reset(seed=seed)
+        question = choose(self.pool, self.np_random, options)
+        self._episode = SearchEpisode(question, self.rules)
+        return self._episode.start()
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        """Run one turn.
+
+        Raises:
+            RuntimeError: before the first reset or after the end of an episode.
+            TypeError: if the action is not text.
+        """
+        if self._episode is None:
+            raise RuntimeError("step: got a step before the first reset; call reset first")
+        query = self._episode.propose(checked_text(action))
+        if query is None:
+            return self._episode.resolve()
+        (found,) = self.pool.search([(self._episode.question.corpus, query)])
+        return self._episode.resolve(found)
+
+    def render(self) -> str | None:
+        """The transcript so far, in "ansi" mode."""
+        if self.render_mode is None or self._episode is None:
+            return None
+        transcript = self._episode.transcript
+        return transcript.prompt + "".join(exchange.action + exchange.observation for exchange in transcript.exchanges)
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """All questions that can be asked, with their golds: for trainers and viewers, never part of an observation."""
+        return self.pool.questions
+
+    @property
+    def protocol(self) -> Protocol:
+        return self.rules.protocol
+
+    @property
+    def question(self) -> Question:
+        """The question being asked, with its golds."""
+        if self._episode is None:
+            raise RuntimeError("question: got no running episode; call reset first")
+        return self._episode.question
+
+
+def choose(pool: QuestionPool, rng: np.random.Generator, options: dict[str, Any] | None) -> Question:
+    """The question that the options name, or a uniformly drawn one.
+
+    Raises:
+        ValueError: for an unknown option or question id.
+    """
+    unknown = set(options or ()) - {"question_id"}
+    if unknown:
+        raise ValueError(f"reset: got options {sorted(unknown)}, expected only 'question_id' (a vector environment: 'question_ids')")
+    drawn = int(rng.integers(len(pool.questions)))  # drawn in either case, so that naming a question does not shift later draws
+    if options and options.get("question_id") is not None:
+        return pool.find(options["question_id"])
+    return pool.questions[drawn]
+
+
+def checked_text(action: object) -> str:
+    """The action, which must be text (numpy's string type counts)."""
+    if not isinstance(action, str):
+        raise TypeError(f"step: got an action of type {type(action).__name__}, expected str: the text that the agent wrote")
+    return str(action)

@@ -1,0 +1,96 @@
+"""A Gymnasium space of real text.
+
+`gymnasium.spaces.Text` holds strings over a fixed, by default alphanumeric, character set: no space character, no umlaut. This space holds any `str` up to a
+length. It batches to a tuple of strings and crosses process borders through shared memory as UTF-8.
+"""
+
+from collections.abc import Iterable
+from multiprocessing.context import BaseContext
+from multiprocessing.sharedctypes import RawArray
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
+
+_SAMPLE_LENGTH = 64
+_SAMPLE_ALPHABET = tuple("abcdefghijklmnopqrstuvwxyz ABC 0123456789 .,?!-'\"<>/ äöüßéñçøʻ αβγ 東京 🙂\n")
+_LENGTH_BYTES = 8
+_UTF8_BYTES = 4
+
+
+class UnicodeText(Space[str]):
+    """Any string of at most `max_length` characters (code points).
+
+    Raises:
+        ValueError: if `max_length` is not positive.
+    """
+
+    def __init__(self, max_length: int, seed: int | np.random.Generator | None = None) -> None:
+        if max_length < 1:
+            raise ValueError(f"UnicodeText.max_length: got {max_length}, expected at least 1 character")
+        self.max_length = int(max_length)
+        super().__init__(shape=(), dtype=None, seed=seed)
+
+    @property
+    def is_np_flattenable(self) -> bool:
+        return False
+
+    def sample(self, mask: Any | None = None, probability: Any | None = None) -> str:
+        """A random short text. Masks have no meaning here.
+
+        Raises:
+            ValueError: if a mask or probability is given.
+        """
+        if mask is not None or probability is not None:
+            raise ValueError("UnicodeText.sample: got a mask or probability, expected neither; any text is allowed")
+        length = int(self.np_random.integers(0, min(self.max_length, _SAMPLE_LENGTH) + 1))
+        return "".join(_SAMPLE_ALPHABET[i] for i in self.np_random.integers(0, len(_SAMPLE_ALPHABET), size=length))
+
+    def contains(self, x: Any) -> bool:
+        return isinstance(x, str) and len(x) <= self.max_length
+
+    def to_jsonable(self, sample_n: Iterable[str]) -> list[Any]:
+        return list(sample_n)
+
+    def from_jsonable(self, sample_n: list[Any]) -> list[str]:
+        return [str(text) for text in sample_n]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UnicodeText) and other.max_length == self.max_length
+
+    def __hash__(self) -> int:
+        return hash((UnicodeText, self.max_length))
+
+    def __repr__(self) -> str:
+        return f"UnicodeText({self.max_length})"
+
+
+@create_shared_memory.register(UnicodeText)
+def _create(space: UnicodeText, n: int = 1, ctx: BaseContext | Any = None) -> Any:
+    """`n` slots of: byte length (8 bytes), then UTF-8."""
+    return RawArray("B", n * _slot_size(space))
+
+
+@write_to_shared_memory.register(UnicodeText)
+def _write(space: UnicodeText, index: int, value: str, shared_memory: Any) -> None:
+    data = value.encode("utf-8", "surrogatepass")
+    payload = len(data).to_bytes(_LENGTH_BYTES, "little") + data
+    offset = index * _slot_size(space)
+    memory = memoryview(shared_memory).cast("B")
+    memory[offset : offset + len(payload)] = payload
+
+
+@read_from_shared_memory.register(UnicodeText)
+def _read(space: UnicodeText, shared_memory: Any, n: int = 1) -> tuple[str, ...]:
+    memory = memoryview(shared_memory).cast("B")
+    texts = []
+    for index in range(n):
+        start = index * _slot_size(space) + _LENGTH_BYTES
+        length = int.from_bytes(memory[start - _LENGTH_BYTES : start], "little")
+        texts.append(bytes(memory[start : start + length]).decode("utf-8", "surrogatepass"))
+    return tuple(texts)
+
+
+def _slot_size(space: UnicodeText) -> int:
+    return _LENGTH_BYTES + _UTF8_BYTES * space.max_length

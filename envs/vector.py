@@ -1,0 +1,221 @@
+"""Many search-QA episodes at once, with one retriever call per step."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from a2tgpo.envs.budget import ObservationBudget
+from a2tgpo.envs.protocol import Protocol
+from a2tgpo.envs.questions import QuestionPool, Retrievers
+from a2tgpo.envs.records import Question
+from a2tgpo.envs.scorers import Scorer
+from a2tgpo.envs.scoring import Outcome
+from a2tgpo.envs.search_episode import INFO_TYPES, Info, Rules, SearchEpisode, Step
+from a2tgpo.envs.search_qa import MAX_ACTION_LENGTH, checked_text, choose, observation_space_of, rules_of
+from a2tgpo.envs.spaces import UnicodeText
+
+Texts = tuple[str, ...]
+Flags = NDArray[np.bool_]
+VectorStep = tuple[Texts, NDArray[np.float64], Flags, Flags, Info]
+_DTYPES: dict[type, type] = {int: np.int64, float: np.float64, bool: np.bool_}
+
+
+class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str], NDArray[Any]]):
+    """`num_envs` search-QA episodes that step together. Arguments as for `SearchQAEnv`.
+
+    Every search of a step goes to the retriever in one call, equal queries once. Episodes are the same as those of `SyncVectorEnv` over `SearchQAEnv` with the
+    same seeds: each environment has its own generator, seeded as Gymnasium does it.
+
+    `reset(options={"question_ids": [...]})` asks one question per environment, `{"reset_mask": array}` resets only some.
+
+    Autoreset modes: NEXT_STEP (the default, as in Gymnasium), SAME_STEP, and DISABLED, where stepping a finished environment is a no-op: observation "",
+    reward 0, its flags stay set, and its info stays the final one with the mask `_key` false.
+    """
+
+    def __init__(
+        self,
+        questions: Sequence[Question],
+        retriever: Retrievers,
+        num_envs: int = 1,
+        *,
+        top_k: int = 3,
+        max_searches: int | None = None,
+        max_turns: int = 5,
+        protocol: str | Protocol = "tags",
+        reward: str | Outcome = "em",
+        format_penalty: float = 0.0,
+        scorer: str | Scorer | None = "evidence",
+        budget: ObservationBudget | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        render_mode: str | None = None,
+    ) -> None:
+        if num_envs < 1:
+            raise ValueError(f"num_envs: got {num_envs}, expected at least 1")
+        self.num_envs = num_envs
+        self.render_mode = render_mode
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.metadata = {"render_modes": ["ansi"], "autoreset_mode": self.autoreset_mode}
+        self.pool = QuestionPool(tuple(questions), retriever, top_k)
+        self.rules: Rules = rules_of(
+            self.pool,
+            max_turns=max_turns,
+            max_searches=max_searches,
+            protocol=protocol,
+            reward=reward,
+            format_penalty=format_penalty,
+            scorer=scorer,
+            budget=budget or ObservationBudget(),
+        )
+        self.single_observation_space: gym.Space[str] = observation_space_of(self.pool, self.rules)
+        self.single_action_space: gym.Space[str] = UnicodeText(MAX_ACTION_LENGTH)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._rngs = [seeding.np_random(None)[0] for _ in range(num_envs)]
+        self._episodes: list[SearchEpisode | None] = [None] * num_envs
+        self._observations = [""] * num_envs
+        self._infos: list[Info] = [{} for _ in range(num_envs)]
+        self._terminated = np.zeros(num_envs, dtype=np.bool_)
+        self._truncated = np.zeros(num_envs, dtype=np.bool_)
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """All questions that can be asked, with their golds: for trainers and viewers, never part of an observation."""
+        return self.pool.questions
+
+    @property
+    def protocol(self) -> Protocol:
+        return self.rules.protocol
+
+    def question(self, index: int) -> Question:
+        """The question that environment `index` is asking.
+
+        Raises:
+            RuntimeError: before the first reset.
+        """
+        return self._episode(index).question
+
+    def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None) -> tuple[Texts, Info]:
+        """Start an episode in every environment, or in those of `options["reset_mask"]`.
+
+        Args:
+            seed: one per environment; an int stands for `seed, seed + 1, …`.
+            options: `question_ids`: one id (or None = drawn) per environment; `reset_mask`: bool array.
+
+        Raises:
+            ValueError: for a wrong number of seeds or ids, or an unknown option.
+        """
+        chosen, question_ids, others = self._reset_options(options)
+        for index, env_seed in enumerate(self._seeds(seed)):
+            if not chosen[index]:
+                continue
+            if env_seed is not None:
+                self._rngs[index] = seeding.np_random(env_seed)[0]
+            single_options = others if question_ids is None else {"question_id": question_ids[index]}
+            self._start(index, single_options)
+        return tuple(self._observations), self._batched(self._infos, chosen)
+
+    def step(self, actions: Sequence[str]) -> VectorStep:
+        """One turn in every environment.
+
+        Raises:
+            ValueError: for a wrong number of actions.
+            RuntimeError: before the first reset.
+            TypeError: if an action is not text.
+        """
+        if len(actions) != self.num_envs:
+            raise ValueError(f"step: got {len(actions)} actions, expected one per environment ({self.num_envs}); finished ones take any text, for example ''")
+        finished = self._terminated | self._truncated
+        rewards = np.zeros(self.num_envs, dtype=np.float64)
+        reported = np.ones(self.num_envs, dtype=np.bool_)
+        if self.autoreset_mode is AutoresetMode.DISABLED:
+            reported = ~finished
+            for index in np.flatnonzero(finished):
+                self._observations[index] = ""
+        else:
+            for index in np.flatnonzero(finished):
+                self._start(int(index), None)
+        for row, step in self._turns(actions, np.flatnonzero(~finished)).items():
+            self._observations[row], rewards[row], self._terminated[row], self._truncated[row], self._infos[row] = step
+        terminated, truncated = self._terminated.copy(), self._truncated.copy()
+        extra = self._same_step_reset(terminated | truncated) if self.autoreset_mode is AutoresetMode.SAME_STEP else {}
+        return tuple(self._observations), rewards, terminated, truncated, extra | self._batched(self._infos, reported)
+
+    def render(self) -> tuple[str, ...] | None:
+        """The transcripts so far, in "ansi" mode."""
+        if self.render_mode is None:
+            return None
+        transcripts = [self._episode(index).transcript for index in range(self.num_envs)]
+        return tuple(t.prompt + "".join(exchange.action + exchange.observation for exchange in t.exchanges) for t in transcripts)
+
+    def _turns(self, actions: Sequence[str], running: NDArray[np.intp]) -> dict[int, Step]:
+        """Step the running episodes with one search call."""
+        queries: dict[int, str] = {}
+        for index in running:
+            query = self._episode(int(index)).propose(checked_text(actions[index]))
+            if query is not None:
+                queries[int(index)] = query
+        found = self.pool.search([(self.question(index).corpus, query) for index, query in queries.items()])
+        hits = dict(zip(queries, found, strict=True))
+        return {int(index): self._episode(int(index)).resolve(hits.get(int(index), [])) for index in running}
+
+    def _same_step_reset(self, finished: Flags) -> Info:
+        """Restart finished episodes at once; their last observation and info go under `final_obs` and `final_info`."""
+        if not finished.any():
+            return {}
+        final_obs = np.full(self.num_envs, None, dtype=object)
+        for index in np.flatnonzero(finished):
+            final_obs[index] = self._observations[index]
+        final_info = self._batched(self._infos, finished)
+        for index in np.flatnonzero(finished):
+            self._start(int(index), None)
+        return {"final_obs": final_obs, "_final_obs": finished.copy(), "final_info": final_info, "_final_info": finished.copy()}
+
+    def _start(self, index: int, options: dict[str, Any] | None) -> None:
+        episode = SearchEpisode(choose(self.pool, self._rngs[index], options), self.rules)
+        self._episodes[index] = episode
+        self._observations[index], self._infos[index] = episode.start()
+        self._terminated[index] = self._truncated[index] = False
+
+    def _episode(self, index: int) -> SearchEpisode:
+        episode = self._episodes[index]
+        if episode is None:
+            raise RuntimeError(f"environment {index}: got no running episode; call reset first")
+        return episode
+
+    def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
+        if seed is None:
+            return [None] * self.num_envs
+        seeds: list[int | None] = [seed + index for index in range(self.num_envs)] if isinstance(seed, int) else list(seed)
+        if len(seeds) != self.num_envs:
+            raise ValueError(f"reset: got {len(seeds)} seeds, expected one per environment ({self.num_envs}) or a single int")
+        return seeds
+
+    def _reset_options(self, options: dict[str, Any] | None) -> tuple[Flags, Sequence[str | None] | None, dict[str, Any] | None]:
+        """(which environments, their question ids if given, all other options)."""
+        others = dict(options or {})
+        question_ids = others.pop("question_ids", None)
+        if question_ids is not None and len(question_ids) != self.num_envs:
+            raise ValueError(f"reset: got {len(question_ids)} question_ids, expected one per environment ({self.num_envs}); None draws one")
+        mask = others.pop("reset_mask", None)
+        chosen = np.ones(self.num_envs, dtype=np.bool_) if mask is None else np.asarray(mask, dtype=np.bool_)
+        if chosen.shape != (self.num_envs,) or not chosen.any():
+            raise ValueError(f"reset: got a reset_mask of shape {chosen.shape} with {chosen.sum()} true, expected ({self.num_envs},) and at least one true")
+        return chosen, question_ids, others
+
+    def _batched(self, infos: Sequence[Info], reported: Flags) -> Info:
+        """One array per info key, and `_key` for who reported it, as Gymnasium batches infos."""
+        batched: Info = {}
+        for key, kind in INFO_TYPES.items():
+            dtype = _DTYPES.get(kind)
+            array = np.full(self.num_envs, None, dtype=object) if dtype is None else np.zeros(self.num_envs, dtype=dtype)
+            for index, info in enumerate(infos):
+                if info:
+                    array[index] = info[key]
+            batched[key], batched[f"_{key}"] = array, reported.copy()
+        return batched
