@@ -1,37 +1,63 @@
 """Algorithms: from a table of turns to credit per turn.
 
 To add one, write a frozen dataclass that derives from `Algorithm`, give it its published `loss`, turn the table into credit in `__call__`, and name it below;
-the loop needs no change. An algorithm of your own need not live here: `load_algorithm("path.py:Class")` takes it from any file.
+the loop needs no change. An algorithm of your own need not live here: `a2tgpo.algorithms.loader.load_algorithm("path.py:Class")` takes it from any file.
 """
 
 from typing import Final
 
 from a2tgpo.algorithms.a2tgpo import A2TGPO
+from a2tgpo.algorithms.a2tgpo_released import A2TGPOReleased
 from a2tgpo.algorithms.aggregation import Denominators, denominators
+from a2tgpo.algorithms.at2po import AT2PO
 from a2tgpo.algorithms.base import Algorithm
+from a2tgpo.algorithms.dapo import DAPO
 from a2tgpo.algorithms.gigpo import GiGPO
-from a2tgpo.algorithms.grpo import GRPO
+from a2tgpo.algorithms.grpo import CISPO, GRPO, GSPO, DrGRPO
 from a2tgpo.algorithms.igpo import IGPO
 from a2tgpo.algorithms.losses import LossInputs, LossSpec, PolicyLoss, compute_loss, policy_loss
+from a2tgpo.algorithms.mt_grpo import MTGRPO
+from a2tgpo.algorithms.reinforce import ReinforcePlusPlus, ReinforcePlusPlusBaseline
+from a2tgpo.algorithms.rloo import RLOO
 
 ALGORITHMS: Final[dict[str, type[Algorithm]]] = {
-    "grpo": GRPO,
-    "gigpo": GiGPO,
-    "igpo": IGPO,
     "a2tgpo": A2TGPO,
+    "igpo": IGPO,
+    "gigpo": GiGPO,
+    "grpo": GRPO,
+    "dr_grpo": DrGRPO,
+    "dapo": DAPO,
+    "gspo": GSPO,
+    "cispo": CISPO,
+    "rloo": RLOO,
+    "reinforce_plus_plus": ReinforcePlusPlus,
+    "reinforce_plus_plus_baseline": ReinforcePlusPlusBaseline,
+    "mt_grpo": MTGRPO,
+    "at2po": AT2PO,
+    "a2tgpo_released": A2TGPOReleased,
 }
 
 __all__ = [
     "A2TGPO",
     "ALGORITHMS",
+    "AT2PO",
+    "CISPO",
+    "DAPO",
     "GRPO",
+    "GSPO",
     "IGPO",
+    "MTGRPO",
+    "RLOO",
+    "A2TGPOReleased",
     "Algorithm",
     "Denominators",
+    "DrGRPO",
     "GiGPO",
     "LossInputs",
     "LossSpec",
     "PolicyLoss",
+    "ReinforcePlusPlus",
+    "ReinforcePlusPlusBaseline",
     "compute_loss",
     "denominators",
     "policy_loss",

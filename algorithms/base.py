@@ -5,7 +5,7 @@ An algorithm is a frozen dataclass whose fields are its hyper-parameters; callin
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -38,7 +38,7 @@ class Algorithm:
     max_resamples: int = 0
     """How many more times questions may be rolled out to replace groups that `is_informative` refuses (DAPO's dynamic sampling); 0 = never."""
 
-    def __new__(cls, *args: object, **parameters: object) -> Self:
+    def __new__(cls, *args: object, **parameters: object) -> "Algorithm":
         known = [field.name for field in fields(cls)] if cls is not Algorithm else []
         for name in parameters:
             if name not in known:
@@ -57,14 +57,15 @@ class Algorithm:
         return tabulate(episodes, turn_reward)
 
     def is_informative(self, table: TurnTable) -> Bool[Tensor, " group"]:
-        """Groups that can teach anything: those whose raw outcomes differ."""
-        return has_spread(table.outcome, table.group)
+        """Groups that can teach something: their raw outcomes differ, or they hold one episode, so that rolling out again would not help."""
+        return informative_groups(table.outcome, table.group)
 
 
-def has_spread(outcome: Float[Tensor, " episode"], group: Int[Tensor, " episode"]) -> Bool[Tensor, " group"]:
-    """Which groups have at least two different outcomes."""
-    low, high = (_extreme(outcome, group, torch.ones_like(group, dtype=torch.bool), reduce) for reduce in ("amin", "amax"))
-    return high > low
+def informative_groups(outcome: Float[Tensor, " episode"], group: Int[Tensor, " episode"]) -> Bool[Tensor, " group"]:
+    """Which groups have at least two different outcomes, or one episode only."""
+    everyone = torch.ones_like(group, dtype=torch.bool)
+    low, high = (_extreme(outcome, group, everyone, reduce) for reduce in ("amin", "amax"))
+    return (high > low) | (_count(group, everyone) == 1)
 
 
 def group_moments(

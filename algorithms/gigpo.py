@@ -1,5 +1,6 @@
 """GiGPO: compare whole episodes, and compare turns that acted on the same state (arXiv 2505.10978; verl-agent `core_gigpo`)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +10,9 @@ from torch import Tensor
 from a2tgpo.algorithms.base import Algorithm, discounted_returns, group_of_turns, normalize, over_turns
 from a2tgpo.algorithms.checks import check_choice, check_flag, check_number
 from a2tgpo.algorithms.losses import LossSpec
-from a2tgpo.batch import Credit, TurnTable
+from a2tgpo.algorithms.states import merge_similar_states
+from a2tgpo.batch import Credit, TurnReward, TurnTable, information_gain_of, tabulate
+from a2tgpo.episode import Episode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +32,21 @@ class GiGPO(Algorithm):
     episode_statistics: str = "trajectories"
     """Mean and deviation of A^E over `trajectories` (the paper) or over `turns` (verl-agent, where a long episode counts once per turn)."""
 
+    state_similarity: float | None = None
+    """Treat states as one whose texts are at least this similar (difflib ratio; 0.9 in the search recipe). `None` = equal texts only."""
+
     def __post_init__(self) -> None:
         Algorithm.__post_init__(self)
         check_number(self, "gamma", 0.0, 1.0)
         check_number(self, "step_weight", 0.0)
         check_flag(self, "normalize_std")
         check_choice(self, "episode_statistics", ("trajectories", "turns"))
+        if self.state_similarity is not None:
+            check_number(self, "state_similarity", 0.0, 1.0)
+
+    def tabulate(self, episodes: Sequence[Episode], turn_reward: TurnReward = information_gain_of) -> TurnTable:
+        merged = episodes if self.state_similarity is None else merge_similar_states(episodes, self.state_similarity)
+        return tabulate(merged, turn_reward)
 
     def __call__(self, table: TurnTable) -> Credit:
         return Credit.of(self.episode_term(table) + self.step_weight * self.step_term(table))

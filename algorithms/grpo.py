@@ -30,3 +30,28 @@ class GRPO(Algorithm):
             _, _, size = group_moments(table.outcome, table.group, everyone, "sample")
             advantage = advantage.where(size > 1, table.outcome)
         return Credit.of(over_turns(advantage, table))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrGRPO(GRPO):
+    """GRPO without its two biases: A = R − mean_g R, and a constant instead of the length as the loss's divisor (arXiv 2503.20783)."""
+
+    loss: LossSpec = LossSpec(ratio="token", clip_low=0.2, clip_high=0.2, aggregation="seq-mean-token-sum-norm", divisor=3000.0)
+    normalize_std: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GSPO(GRPO):
+    """GRPO's credit, trained with one ratio per sequence and narrow clip widths (arXiv 2507.18071)."""
+
+    loss: LossSpec = LossSpec(ratio="sequence", clip_low=3e-4, clip_high=4e-4, aggregation="seq-mean-token-mean")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CISPO(GRPO):
+    """GRPO's credit, trained with a clipped importance weight that never stops a token's gradient (MiniMax-M1, arXiv 2506.13585).
+
+    The paper sets no lower bound (here: clip_low 1, as ratios are positive) and does not print its upper one; 0.28 is the width of DAPO.
+    """
+
+    loss: LossSpec = LossSpec(ratio="token", surrogate="cispo", clip_low=1.0, clip_high=0.28, aggregation="token-mean")

@@ -25,7 +25,8 @@ def load_algorithm(name: str) -> type[Algorithm]:
     if colon and path.endswith(".py"):
         return _from_file(Path(path), class_name)
     if name not in ALGORITHMS:
-        raise ValueError(f"algorithm: got {name!r}, expected one of {', '.join(ALGORITHMS)}, or path.py:Class for one of your own{suggestion(name, ALGORITHMS)}")
+        known = ", ".join(ALGORITHMS)
+        raise ValueError(f"algorithm: got {name!r}, expected one of {known}, or path.py:Class for one of your own{suggestion(name, ALGORITHMS)}")
     return ALGORITHMS[name]
 
 
@@ -42,7 +43,8 @@ def make_algorithm(name: str, parameters: Mapping[str, object] | None = None) ->
     cls, given = load_algorithm(name), dict(parameters or {})
     changes = given.get("loss")
     if isinstance(changes, Mapping):
-        given["loss"] = _changed_loss(next(field.default for field in fields(cls) if field.name == "loss"), changes)
+        published: LossSpec = cls().loss
+        given["loss"] = _changed_loss(published, changes)
     return cls(**given)  # type: ignore[arg-type]  # the class checks each value itself
 
 
@@ -69,8 +71,10 @@ def _from_file(path: Path, class_name: str) -> type[Algorithm]:
         except BaseException:
             del sys.modules[module_name]
             raise
-    found = getattr(sys.modules[module_name], class_name, None)
+    module = sys.modules[module_name]
+    found = getattr(module, class_name, None)
     if not (isinstance(found, type) and issubclass(found, Algorithm) and is_dataclass(found)):
-        names = [key for key, value in vars(sys.modules[module_name]).items() if isinstance(value, type) and issubclass(value, Algorithm) and value is not Algorithm]
-        raise ValueError(f"algorithm: got class {class_name!r} in {path}, expected a frozen dataclass derived from a2tgpo.algorithms.Algorithm; the file has {names}")
+        own = [key for key, value in vars(module).items() if isinstance(value, type) and value.__module__ == module_name]
+        classes = ", ".join(own) or "no class"
+        raise ValueError(f"algorithm: got class {class_name!r} of {path}, expected a frozen dataclass derived from Algorithm; the file has {classes}")
     return found
