@@ -42,7 +42,7 @@ def save_checkpoint(folder: Path, step: int, weights: Mapping[str, Tensor], opti
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     for name, tensors in (("weights", weights), ("optimizer", optimizer)):
-        save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()}, partial / f"{name}.safetensors")
+        save_file({key: value.detach().cpu().clone() for key, value in tensors.items()}, partial / f"{name}.safetensors")  # clones: tied weights share memory
     hashes = {file.name: _sha256(file) for file in sorted(partial.iterdir())}
     (partial / _STATE).write_text(json.dumps({"step": step, "sha256": hashes, **state}, indent=1))
     publish(partial, final)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import VectorEnv
 
 from a2tgpo.chat import Chat
 from a2tgpo.engines.base import Engine, Sample, Sampling
+from a2tgpo.envs import SearchQAVectorEnv
 from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
 
 
@@ -33,7 +33,6 @@ class _Play:
     token_ids: list[int]
     context_start: int = 0
     turns: list[Turn] = field(default_factory=list)
-    state_key: str = ""
     total_reward: float = 0.0
     done: Episode | None = None
 
@@ -41,13 +40,14 @@ class _Play:
 class Rollout:
     """Plays tasks in a vector environment with `AutoresetMode.DISABLED`, as many at a time as it has environments."""
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], engine: Engine, chat: Chat, *, max_action_tokens: int, max_episode_tokens: int) -> None:
+    def __init__(self, env: SearchQAVectorEnv, engine: Engine, chat: Chat, *, max_action_tokens: int, max_episode_tokens: int) -> None:
         self.env = env
+        self.golds = {question.id: question.answers for question in env.questions}
         self.engine = engine
         self.chat = chat
         self.max_action_tokens = max_action_tokens
         self.max_episode_tokens = max_episode_tokens
-        self._stop: tuple[str, ...] = env.get_wrapper_attr("protocol").stop_strings if hasattr(env, "get_wrapper_attr") else env.protocol.stop_strings  # type: ignore[attr-defined]
+        self._stop = env.protocol.stop_strings
 
     def __call__(self, tasks: Sequence[Task], temperature: float = 1.0) -> list[Episode]:
         """Play all tasks; the result has their order.
@@ -64,8 +64,7 @@ class Rollout:
         padded = [*tasks, *[tasks[-1]] * (size - len(tasks))]  # a last, smaller batch leaves environments idle
         observations, info = self.env.reset(seed=[task.seed for task in padded], options={"question_ids": [task.question_id for task in padded]})
         plays = [_Play(task, self.chat.prompt_ids(text)) for task, text in zip(tasks, observations, strict=False)]
-        for play, row in zip(plays, _rows(info), strict=False):
-            play.state_key = row["state_key"]
+        for play in plays:
             if len(play.token_ids) + sampling.max_tokens > self.max_episode_tokens:
                 raise ValueError(
                     f"rollout.max_episode_tokens: got {self.max_episode_tokens}, but the prompt of question {play.task.question_id!r} alone has "
@@ -87,33 +86,31 @@ class Rollout:
         """Append the turn to its episode, and its observation to what the next turn sees."""
         context = tuple(play.token_ids[play.context_start :])
         kind = ActionKind(info["action"])
-        play.turns.append(Turn(context, sample.token_ids, sample.logprobs, kind, reward, None, play.state_key, {**info, "complete": sample.complete}))
+        play.turns.append(Turn(context, sample.token_ids, sample.logprobs, kind, reward, None, info["state_key"], {**info, "complete": sample.complete}))
         play.token_ids.extend(sample.token_ids)
         play.context_start = len(play.token_ids)
         play.total_reward += reward
-        play.state_key = info["state_key"]
         shown = [] if kind is ActionKind.ANSWER else self.chat.observation_ids(observation, sample.token_ids)
         fits = len(play.token_ids) + len(shown) + self.max_action_tokens <= self.max_episode_tokens
         if ended or not fits:
             stop = StopReason(info["stop"]) if ended else StopReason.MAX_TOKENS
             closing = tuple(shown) if len(play.token_ids) + len(shown) <= self.max_episode_tokens else ()
-            play.done = _finished(play, stop, closing, info)
+            play.done = self._finished(play, stop, closing, info)
         else:
             play.token_ids.extend(shown)
 
-
-def _finished(play: _Play, stop: StopReason, closing: tuple[int, ...], info: Mapping[str, Any]) -> Episode:
-    return Episode(
-        group=play.task.group,
-        question_id=play.task.question_id,
-        seed=play.task.seed,
-        turns=tuple(play.turns),
-        outcome=play.total_reward,
-        stop=stop,
-        closing_ids=closing,
-        gold_answers=tuple(info["gold_answers"]),
-        info={key: info[key] for key in ("em", "f1", "searches", "answer") if key in info},
-    )
+    def _finished(self, play: _Play, stop: StopReason, closing: tuple[int, ...], info: Mapping[str, Any]) -> Episode:
+        return Episode(
+            group=play.task.group,
+            question_id=play.task.question_id,
+            seed=play.task.seed,
+            turns=tuple(play.turns),
+            outcome=play.total_reward,
+            stop=stop,
+            closing_ids=closing,
+            gold_answers=self.golds[play.task.question_id],
+            info={key: info[key] for key in ("em", "f1", "searches", "answer")},
+        )
 
 
 def _rows(info: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -39,11 +39,10 @@ class RunLog:
             if not math.isnan(value):
                 self._board.add_scalar(f"{kind}/{name}", value, step)  # type: ignore[no-untyped-call]
 
-    def episodes(self, name: str, episodes: Sequence[Episode], texts: Sequence[Sequence[tuple[str, str]]], credit: Credit | None = None) -> None:
-        """Write episodes with the texts of their turns (context, action) and their credit, if any."""
-        path = self.folder / "episodes" / f"{name}.jsonl"
-        lines = (json.dumps(episode_to_dict(episode, texts[row], credit, row), ensure_ascii=False) for row, episode in enumerate(episodes))
-        write_text(path, "\n".join(lines) + "\n")
+    def episodes(self, name: str, episodes: Sequence[Episode], tokenizer: Any, credit: Credit | None = None) -> None:
+        """Write episodes with the text of every token and their credit, if any."""
+        lines = (json.dumps(episode_to_dict(episode, tokenizer, credit, row), ensure_ascii=False) for row, episode in enumerate(episodes))
+        write_text(self.folder / "episodes" / f"{name}.jsonl", "".join(line + "\n" for line in lines))
 
     def close(self) -> None:
         self._metrics.close()
@@ -79,16 +78,16 @@ def rewind_metrics(folder: Path, step: int) -> None:
     write_text(path, "".join(line + "\n" for line in kept))
 
 
-def episode_to_dict(episode: Episode, texts: Sequence[tuple[str, str]], credit: Credit | None, row: int) -> dict[str, Any]:
-    """An episode as JSON: all its fields, with the turns' texts and credit beside them."""
+def episode_to_dict(episode: Episode, tokenizer: Any, credit: Credit | None, row: int) -> dict[str, Any]:
+    """An episode as JSON: all its fields, the text of every token, and the credit of every turn (row `row` of `credit`)."""
     data = {entry.name: getattr(episode, entry.name) for entry in dataclasses.fields(episode)}
+    data["closing_text"] = tokenizer.decode(list(episode.closing_ids))
     data["turns"] = []
     for index, turn in enumerate(episode.turns):
         fields = {entry.name: getattr(turn, entry.name) for entry in dataclasses.fields(turn)}
-        context, action = texts[index]
-        shown = {"context_text": context, "action_text": action}
-        given = {} if credit is None else {"advantage": float(credit.advantage[row, index]), "clip_scale": float(credit.clip_scale[row, index])}
-        data["turns"].append({**fields, **shown, **given})
+        texts = {"context_text": tokenizer.decode(list(turn.context_ids)), "action_texts": tokenizer.batch_decode([[token] for token in turn.action_ids])}
+        given = {} if credit is None else {name: float(getattr(credit, name)[row, index]) for name in ("advantage", "clip_scale", "weight")}
+        data["turns"].append(fields | texts | given)
     return data
 
 

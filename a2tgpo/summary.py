@@ -1,0 +1,84 @@
+"""What a study leaves for people: a table, learning curves, and the same numbers as CSV, JSON and Markdown."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import matplotlib
+from rich.table import Table
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+from a2tgpo.runlog import write_text
+from a2tgpo.study import TABLE, Interval, Job, algorithms_of, curve, final_values, table
+
+TITLES = {"em": "EM", "f1": "F1", "searches": "searches / question", "gain_per_turn": "gain / turn (nats)", "seconds": "seconds"}
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's palette, distinguishable for colour-blind readers."""
+MARKERS = "osD^vPX"
+
+
+def write_summary(jobs: Sequence[Job], folder: Path) -> None:
+    """Write `summary.csv`, `.json`, `.md` and `learning-curves.png`."""
+    rows = list(final_values(jobs))
+    text = io.StringIO()
+    names = sorted({name for _, _, values in rows for name in values if name not in ("kind", "step")})
+    writer = csv.writer(text)
+    writer.writerow(["algorithm", "seed", *names])
+    writer.writerows([algorithm, seed, *(values.get(name, math.nan) for name in names)] for algorithm, seed, values in rows)
+    write_text(folder / "summary.csv", text.getvalue())
+    summary = {algorithm: {column: _json(interval) for column, interval in columns.items()} for algorithm, columns in table(jobs).items()}
+    write_text(folder / "summary.json", json.dumps({"interval": "95 %, Student t over seeds", "algorithms": summary}, indent=1) + "\n")
+    write_text(folder / "summary.md", markdown(jobs))
+    draw_curves(jobs, folder / "learning-curves.png")
+
+
+def markdown(jobs: Sequence[Job]) -> str:
+    """The final table in Markdown: mean ± half of the 95 % interval over seeds."""
+    lines = ["| algorithm | seeds | " + " | ".join(TITLES[column] for column in TABLE) + " |", "|---" * (len(TABLE) + 2) + "|"]
+    for algorithm, columns in table(jobs).items():
+        lines.append(f"| {algorithm} | {columns['em'].count} | " + " | ".join(_cell(column, columns[column]) for column in TABLE) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def terminal_table(jobs: Sequence[Job], title: str) -> Table:
+    """The final table for the terminal."""
+    result = Table(title=title, caption="mean ± half of the 95 % interval over seeds, held-out questions, greedy")
+    for name in ("algorithm", "seeds", *(TITLES[column] for column in TABLE)):
+        result.add_column(name, justify="left" if name == "algorithm" else "right")
+    for algorithm, columns in table(jobs).items():
+        result.add_row(algorithm, str(columns["em"].count), *(_cell(column, columns[column]) for column in TABLE))
+    return result
+
+
+def draw_curves(jobs: Sequence[Job], path: Path) -> None:
+    """Learning curves on held-out questions: mean over seeds, band = 95 % interval, thin lines = single runs where there are only two."""
+    panels = {"em": "exact match (held out, greedy)", "searches": "searches per question", "gain_per_turn": "information gain per turn (nats)"}
+    figure, axes = plt.subplots(1, len(panels), figsize=(13, 3.8), constrained_layout=True)
+    for axis, (metric, title) in zip(axes, panels.items(), strict=True):
+        for index, algorithm in enumerate(algorithms_of(jobs)):
+            points = {step: Interval.of(values) for step, values in curve(jobs, algorithm, metric).items()}
+            color, steps = COLORS[index % len(COLORS)], list(points)
+            axis.plot(steps, [point.mean for point in points.values()], color=color, marker=MARKERS[index % len(MARKERS)], markersize=4, label=algorithm)
+            axis.fill_between(steps, [point.low for point in points.values()], [point.high for point in points.values()], color=color, alpha=0.12)
+        axis.set(title=title, xlabel="training step")
+        axis.grid(alpha=0.3)
+    axes[0].set_ylim(0, 1)
+    axes[0].legend(loc="upper left", frameon=False)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def _cell(column: str, interval: Interval) -> str:
+    if column == "seconds":
+        return f"{interval.mean:.0f}"
+    return str(interval)
+
+
+def _json(interval: Interval) -> dict[str, float | None]:
+    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in asdict(interval).items()}

@@ -1,0 +1,182 @@
+"""How one batch of episodes changes the policy.
+
+Mini-batches hold whole groups; each is one optimiser step, and its gradient does not depend on how it is cut into micro-batches: every micro-batch's loss is a
+sum over its rows divided by the counts of the whole mini-batch.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from a2tgpo import config
+from a2tgpo.algorithms import Denominators, LossInputs, LossSpec, PolicyLoss, compute_loss, denominators
+from a2tgpo.batch import Credit, TokenBatch, spread
+from a2tgpo.policy import Policy
+
+RATIO_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.1}
+"""Largest |log π_θ − log π_old| allowed before the first optimiser step of a batch, where both are the same policy; only rounding may differ."""
+
+
+class NumericalError(RuntimeError):
+    """A number that must not be used (NaN, Inf, mismatched log-probabilities). The run stops; its last checkpoint is intact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A batch ready for the update: tokens, the log-probabilities that it was sampled with, and credit. Row i is the same episode everywhere."""
+
+    tokens: TokenBatch
+    old_logprobs: Float[Tensor, "episode token"]
+    group: Int[Tensor, " episode"]
+    credit: Credit
+
+
+@dataclass
+class _Sums:
+    """Diagnostics of a batch, as sums over its trained tokens."""
+
+    tokens: int = 0
+    clipped: float = 0.0
+    ratio: float = 0.0
+    log_ratio_square: float = 0.0
+    loss: float = 0.0
+    entropy: float = 0.0
+    mismatch: float = 0.0
+    grad_norms: list[float] = field(default_factory=list)
+
+    def add(self, loss: PolicyLoss, inputs: LossInputs) -> None:
+        trained = loss.trained
+        log_ratio = (inputs.logprobs.detach() - inputs.old_logprobs)[trained]
+        self.tokens += int(trained.sum())
+        self.clipped += float(loss.clipped[trained].sum())
+        self.ratio += float(loss.ratio[trained].sum())
+        self.log_ratio_square += float(log_ratio.square().sum())
+        self.loss += float(loss.loss.detach())
+        self.mismatch += float(loss.sampler_weight[trained].log().abs().sum())
+        if inputs.entropy is not None:
+            self.entropy += float(inputs.entropy.detach()[trained].sum())
+
+    def metrics(self) -> dict[str, float]:
+        count = max(self.tokens, 1)
+        return {
+            "loss": self.loss / max(len(self.grad_norms), 1),
+            "clip_fraction": self.clipped / count,
+            "ratio": self.ratio / count,
+            "kl_to_old": self.log_ratio_square / (2 * count),
+            "entropy": self.entropy / count,
+            "sampler_mismatch": self.mismatch / count,
+            "grad_norm": sum(self.grad_norms) / max(len(self.grad_norms), 1),
+            "trained_tokens": float(self.tokens),
+        }
+
+
+class Updater:
+    """Owns the optimiser."""
+
+    def __init__(self, policy: Policy, settings: config.Update, loss: LossSpec, total_steps: int, seed: int) -> None:
+        self.policy = policy
+        self.settings = settings
+        self.loss = loss
+        self.total_steps = total_steps
+        self.seed = seed
+        parameters = [parameter for parameter in policy.model.parameters() if parameter.requires_grad]
+        self.optimizer = torch.optim.AdamW(parameters, lr=settings.learning_rate, betas=settings.betas, weight_decay=settings.weight_decay)
+
+    @property
+    def parameter_names(self) -> dict[Tensor, str]:
+        return {parameter: name for name, parameter in self.policy.model.named_parameters()}
+
+    def learning_rate(self, step: int) -> float:
+        """Learning rate of training step `step` (counted from 0): linear warm-up, then constant or linear to 0."""
+        scale = min(1.0, (step + 1) / self.settings.warmup_steps) if self.settings.warmup_steps else 1.0
+        if self.settings.schedule == "linear":
+            scale *= 1 - step / self.total_steps
+        return self.settings.learning_rate * scale
+
+    def __call__(self, sample: Sample, step: int) -> dict[str, float]:
+        """Train on a batch; returns its diagnostics.
+
+        Raises:
+            NumericalError: on a non-finite loss or gradient, or if the first mini-batch's ratios are not 1.
+        """
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate(step)
+        sums = _Sums()
+        rng = np.random.default_rng((self.seed, step))
+        self.policy.model.train()
+        for epoch in range(self.settings.epochs):
+            for number, rows in enumerate(self._mini_batches(sample, rng)):
+                self._optimizer_step(sample, rows, sums, fresh=epoch == 0 and number == 0)
+        self.policy.model.eval()
+        return sums.metrics() | {"learning_rate": self.learning_rate(step)}
+
+    def _mini_batches(self, sample: Sample, rng: np.random.Generator) -> Iterator[Int[Tensor, " row"]]:
+        """Rows of each mini-batch: whole groups in a seeded order."""
+        groups = torch.from_numpy(rng.permutation(int(sample.group.max()) + 1))
+        for chosen in groups.tensor_split(min(self.settings.mini_batches, len(groups))):
+            yield torch.isin(sample.group, chosen).nonzero().squeeze(1)
+
+    def _optimizer_step(self, sample: Sample, rows: Int[Tensor, " row"], sums: _Sums, *, fresh: bool) -> None:
+        weight = spread(sample.credit.weight[rows], sample.tokens.turn[rows])
+        whole = denominators(sample.tokens.action_mask[rows], weight)
+        self.optimizer.zero_grad(set_to_none=True)
+        for micro in self._micro_batches(sample, rows):
+            self._backward(sample, micro, whole, sums, fresh=fresh)
+        norm = float(torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), self.settings.max_grad_norm))
+        if not math.isfinite(norm):
+            raise NumericalError(f"update: gradient norm is {norm}, expected a finite number; lower update.learning_rate, or look at the step's episodes")
+        self.optimizer.step()
+        sums.grad_norms.append(norm)
+
+    def _micro_batches(self, sample: Sample, rows: Int[Tensor, " row"]) -> Iterator[Int[Tensor, " row"]]:
+        """Rows of similar length together, as many as the token budget holds.
+
+        Rows whose credit is 0 on every turn pull no gradient through the surrogate, so they are passed over; they still count in the denominators.
+        """
+        if self.loss.entropy_coefficient == 0 and self.loss.kl_coefficient == 0:
+            rows = rows[(sample.credit.advantage[rows] != 0).any(dim=1)]
+        lengths = sample.tokens.attention_mask[rows].sum(dim=1)
+        order = lengths.argsort(descending=True, stable=True)
+        start = 0
+        while start < len(order):
+            count = max(1, self.settings.micro_batch_tokens // int(lengths[order[start]]))
+            yield rows[order[start : start + count]]
+            start += count
+
+    def _backward(self, sample: Sample, rows: Int[Tensor, " row"], whole: Denominators, sums: _Sums, *, fresh: bool) -> None:
+        width = int(sample.tokens.attention_mask[rows].sum(dim=1).max())
+        tokens = TokenBatch(*(getattr(sample.tokens, name)[rows, :width] for name in ("token_ids", "attention_mask", "turn", "sampler_logprobs")))
+        scores = self.policy.token_logprobs(tokens, entropy="gradient" if self.loss.entropy_coefficient else "value")
+        inputs = LossInputs(
+            logprobs=scores.logprobs,
+            old_logprobs=sample.old_logprobs[rows, :width],
+            advantage=spread(sample.credit.advantage[rows], tokens.turn),
+            clip_scale=spread(sample.credit.clip_scale[rows], tokens.turn),
+            turn=tokens.turn,
+            mask=tokens.action_mask,
+            weight=spread(sample.credit.weight[rows], tokens.turn),
+            sampler_logprobs=tokens.sampler_logprobs,
+            entropy=scores.entropy,
+        )
+        if fresh:
+            self._check_ratio(inputs)
+        loss = compute_loss(self.loss, inputs, whole)
+        if not bool(loss.loss.isfinite()):
+            raise NumericalError(f"update: loss is {float(loss.loss.detach())}, expected a finite number; look at the step's episodes")
+        loss.loss.backward()  # type: ignore[no-untyped-call]
+        sums.add(loss, inputs)
+
+    def _check_ratio(self, inputs: LossInputs) -> None:
+        """Before the first optimiser step the policy is the one that the batch was scored with."""
+        difference = float((inputs.logprobs.detach() - inputs.old_logprobs)[inputs.mask].abs().max())
+        tolerance = RATIO_TOLERANCE[self.policy.model.dtype]
+        if not difference <= tolerance:
+            raise NumericalError(
+                f"update: before the first optimiser step, log π_θ and log π_old differ by up to {difference:.3g}, expected at most {tolerance}; "
+                "the batch was scored with other weights, in another mode (dropout?) or with other tokens"
+            )
