@@ -1,6 +1,7 @@
 """The model being trained: loading, saving, and the log-probabilities of what it sampled."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -35,7 +36,8 @@ class Policy:
         changes = [key for key in _LOGIT_CHANGES if getattr(self.model.config, key, None) not in (None, 1, 1.0)]
         if changes:
             raise ValueError(
-                f"policy: the config of {type(self.model).__name__} sets {changes}, expected plain logits as Llama- and Qwen-type models have them; use such a model"
+                f"policy: the config of {type(self.model).__name__} sets {changes}, expected plain logits as those of Llama- and Qwen-type models; "
+                "use such a model"
             )
         known, rows = len(self.tokenizer), self.model.get_input_embeddings().weight.shape[0]
         if known > rows:
@@ -135,6 +137,22 @@ class Policy:
             raise ValueError(
                 f"{where}: got {tokens} tokens, expected at most the model's context of {self.max_tokens}; lower the recipe's token limits or use another model"
             )
+
+
+def micro_batches(lengths: Sequence[int], micro_batch_tokens: int) -> list[list[int]]:
+    """Cut rows into micro-batches of similar length: indices of rows, longest first, so that rows × longest row stays within `micro_batch_tokens`.
+
+    A row that is longer than that goes alone.
+    """
+    batches: list[list[int]] = []
+    room = 0
+    for row in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        if room < 1:
+            batches.append([])
+            room = max(1, micro_batch_tokens // max(1, lengths[row]))
+        batches[-1].append(row)
+        room -= 1
+    return batches
 
 
 def _check_folder(folder: Path) -> None:

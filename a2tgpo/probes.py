@@ -1,0 +1,110 @@
+"""Gold answers as tokens that can be put behind any cut of an episode.
+
+The text of a probe is `scaffold prefix + gold answer + scaffold suffix`, tokenised once as a whole, so that the gold's tokens are those the policy would write
+there. Scored are the tokens that cover the gold's characters, found by offsets; a token that merges the gold's edge with its neighbour is among them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+Aliases = Literal["first", "max", "mean"]
+"""Which gold answers of a question count: the first (as published), the best, or all alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaffold:
+    """Fixed text around the gold answer, in the environment's own protocol (`Protocol.scaffold`). It must never change within a run."""
+
+    prefix: str
+    """Closes the thought and opens the answer."""
+    suffix: str
+    """Closes the answer. Only its effect on the tokenisation of the gold's end matters; it is never read by the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredText:
+    """One alias: all its tokens up to the last scored one."""
+
+    token_ids: tuple[int, ...]
+    first: int
+    """Index of the first scored token; the rest is scored too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """All aliases of a question as one prefix tree: tokens that they share (the scaffold above all) are computed once per cut."""
+
+    token_ids: tuple[int, ...]
+    """Per node. The last scored token of an alias is no node unless another alias goes on behind it: nothing needs to be predicted after it."""
+    depth: tuple[int, ...]
+    """Per node: tokens between the cut and the node."""
+    sees: Bool[Tensor, "node node"]
+    """Is the second node the first one or one of its ancestors?"""
+    source: tuple[int, ...]
+    """Per scored token: the node that predicts it, -1 for the last token before the cut."""
+    target: tuple[int, ...]
+    """Per scored token: its id."""
+    alias: tuple[int, ...]
+    """Per scored token: which alias it belongs to."""
+    num_aliases: int
+
+    @property
+    def reach(self) -> int:
+        """Positions that the probe needs behind a cut."""
+        return max(self.depth, default=-1) + 1
+
+
+def build_probe(tokenizer: Any, scaffold: Scaffold, answers: Sequence[str], aliases: Aliases, question_id: str) -> Probe:
+    """The probe of a question.
+
+    Aliases that are blank or consist of special tokens cannot be scored and are left out, repeated ones count once; `first` is the first one that remains.
+
+    Raises:
+        ValueError: if no alias remains, or the tokenizer cannot tell which characters a token covers.
+    """
+    if not getattr(tokenizer, "is_fast", False):
+        raise ValueError(
+            f"information gain: {type(tokenizer).__name__} gives no character offsets, expected a fast tokenizer; save the model with its tokenizer.json"
+        )
+    texts = [text for answer in dict.fromkeys(answers) if (text := _scored_text(tokenizer, scaffold, answer)) is not None]
+    if not texts:
+        raise ValueError(
+            f"information gain: question {question_id!r} has gold answers {list(answers)!r}, expected at least one that is neither blank nor only special "
+            "tokens; fix or drop the question"
+        )
+    return _tree(texts[:1] if aliases == "first" else texts)
+
+
+def _scored_text(tokenizer: Any, scaffold: Scaffold, answer: str) -> ScoredText | None:
+    if not answer.strip():
+        return None
+    start, end = len(scaffold.prefix), len(scaffold.prefix) + len(answer)
+    encoded = tokenizer(scaffold.prefix + answer + scaffold.suffix, add_special_tokens=False, return_offsets_mapping=True)
+    covering = [index for index, (first, last) in enumerate(encoded["offset_mapping"]) if first < end and last > start and last > first]
+    ids = encoded["input_ids"]
+    if not covering or set(ids[covering[0] : covering[-1] + 1]) <= set(tokenizer.all_special_ids):
+        return None
+    return ScoredText(tuple(ids[: covering[-1] + 1]), covering[0])
+
+
+def _tree(texts: Sequence[ScoredText]) -> Probe:
+    """Merge common beginnings. A node is named by the tokens that lead to it."""
+    nodes: dict[tuple[int, ...], int] = {}
+    source, target, alias = [], [], []
+    for number, text in enumerate(texts):
+        for length in range(1, len(text.token_ids)):
+            nodes.setdefault(text.token_ids[:length], len(nodes))
+        for index in range(text.first, len(text.token_ids)):
+            source.append(nodes[text.token_ids[:index]] if index else -1)
+            target.append(text.token_ids[index])
+            alias.append(number)
+    sees = torch.zeros((len(nodes), len(nodes)), dtype=torch.bool)
+    for path, node in nodes.items():
+        sees[node, [nodes[path[:length]] for length in range(1, len(path) + 1)]] = True
+    depth = tuple(len(path) - 1 for path in nodes)
+    return Probe(tuple(path[-1] for path in nodes), depth, sees, tuple(source), tuple(target), tuple(alias), len(texts))
