@@ -15,6 +15,9 @@ from a2tgpo.engines.base import Engine, Sample, Sampling
 from a2tgpo.envs import SearchQAVectorEnv
 from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
 
+TURN_INFO = ("query", "answer", "passage_ids", "retrieval_failed", "format_ok")
+"""What a turn keeps of the environment's info; the rest is kept elsewhere or can be counted."""
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -31,6 +34,8 @@ class _Play:
 
     task: Task
     token_ids: list[int]
+    state_key: str
+    """The state that the next turn acts on."""
     context_start: int = 0
     turns: list[Turn] = field(default_factory=list)
     total_reward: float = 0.0
@@ -63,7 +68,9 @@ class Rollout:
         size = self.env.num_envs
         padded = [*tasks, *[tasks[-1]] * (size - len(tasks))]  # a last, smaller batch leaves environments idle
         observations, info = self.env.reset(seed=[task.seed for task in padded], options={"question_ids": [task.question_id for task in padded]})
-        plays = [_Play(task, self.chat.prompt_ids(text)) for task, text in zip(tasks, observations, strict=False)]
+        plays = [
+            _Play(task, self.chat.prompt_ids(text), row["state_key"]) for task, text, row in zip(tasks, observations, _rows(info), strict=False)
+        ]
         for play in plays:
             if len(play.token_ids) + sampling.max_tokens > self.max_episode_tokens:
                 raise ValueError(
@@ -86,10 +93,12 @@ class Rollout:
         """Append the turn to its episode, and its observation to what the next turn sees."""
         context = tuple(play.token_ids[play.context_start :])
         kind = ActionKind(info["action"])
-        play.turns.append(Turn(context, sample.token_ids, sample.logprobs, kind, reward, None, info["state_key"], {**info, "complete": sample.complete}))
+        kept = {key: info[key] for key in TURN_INFO}
+        play.turns.append(Turn(context, sample.token_ids, sample.logprobs, kind, reward, None, play.state_key, kept | {"complete": sample.complete}))
         play.token_ids.extend(sample.token_ids)
         play.context_start = len(play.token_ids)
         play.total_reward += reward
+        play.state_key = info["state_key"]
         shown = [] if kind is ActionKind.ANSWER else self.chat.observation_ids(observation, sample.token_ids)
         fits = len(play.token_ids) + len(shown) + self.max_action_tokens <= self.max_episode_tokens
         if ended or not fits:
@@ -109,7 +118,7 @@ class Rollout:
             stop=stop,
             closing_ids=closing,
             gold_answers=self.golds[play.task.question_id],
-            info={key: info[key] for key in ("em", "f1", "searches", "answer")},
+            info={key: info[key] for key in ("em", "f1", "outcome", "searches", "answer")},
         )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from a2tgpo.policy import Policy
 
@@ -30,6 +30,7 @@ class Sample:
     """Did a stop string or the end token end it (rather than the token limit)?"""
 
 
+@runtime_checkable  # test runs check annotations with isinstance
 class Engine(Protocol):
     """Generates for the policy. Implementations keep whatever they can of earlier calls (KV cache, prefix cache)."""
 
