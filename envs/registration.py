@@ -45,13 +45,13 @@ def make_retriever(name: str, passages: Sequence[Passage]) -> Retriever:
     return backends[name](passages)
 
 
-def make_almanac(split: str = "train", fictional: bool = False, seed: int = 0, worlds: int = 30, retriever: str = "bm25", **kwargs: Any) -> SearchQAEnv:
+def make_almanac(split: str = "train", fictional: bool = False, seed: int = 0, worlds: int = 1, retriever: str = "bm25", **kwargs: Any) -> SearchQAEnv:
     """`gymnasium.make("a2tgpo/Almanac-v0")`: the embedded world. `fictional`, `seed` and `worlds` shape it, the rest goes to `SearchQAEnv`."""
     return SearchQAEnv(*almanac(split, fictional, seed, worlds, retriever), **kwargs)
 
 
 def make_almanac_vector(
-    num_envs: int = 1, split: str = "train", fictional: bool = False, seed: int = 0, worlds: int = 30, retriever: str = "bm25", **kwargs: Any
+    num_envs: int = 1, split: str = "train", fictional: bool = False, seed: int = 0, worlds: int = 1, retriever: str = "bm25", **kwargs: Any
 ) -> SearchQAVectorEnv:
     """`gymnasium.make_vec("a2tgpo/Almanac-v0")`; arguments as for `make_almanac`."""
     return SearchQAVectorEnv(*almanac(split, fictional, seed, worlds, retriever), num_envs, **kwargs)

@@ -11,8 +11,9 @@ from random import Random
 from a2tgpo.envs.almanac.passages import Fact, read_passages
 from a2tgpo.envs.records import Passage, Question
 
-
 MISTAKES = ("wrong_relation", "wrong_entity", "redundant", "give_up")
+HABITS = {"neighbour": "wrong_entity", "currency": "wrong_relation", "capital": "give_up", "region": "redundant"}
+"""One relation for each mistake: the habits of the embedded study's demonstrations."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ ENDINGS: dict[str, tuple[str, ...]] = {
 
 @cache
 def _words(kind: str, size: int) -> tuple[str, ...]:
-    rng = Random(f"names of {kind}")  # noqa: S311
+    rng = Random(f"names of {kind}")
     found: dict[str, None] = {}
     for attempt in count():
         if len(found) == size:
@@ -42,7 +42,7 @@ def _people(size: int) -> tuple[str, ...]:
     side = max(2, int(size**0.5) + 1)
     given, family = _words("given", side), _words("family", side)
     pairs = [f"{first} {last}" for first in given for last in family]
-    return tuple(Random(f"people {size}").sample(pairs, size))  # noqa: S311
+    return tuple(Random(f"people {size}").sample(pairs, size))
 
 
 def invented_names(kind: str, size: int) -> list[str]:

@@ -12,7 +12,10 @@ from a2tgpo.envs.records import Question
 
 SHARES = (("train", 0.7), ("validation", 0.15), ("test", 0.15))
 """Share of the subjects in each split."""
+SPLITS = tuple(name for name, _ in SHARES)
 MAX_HOPS = 4
+ENOUGH = 50
+"""A rare chain length does not hold the others below so many questions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,8 @@ def chains(world: World, subject: str, max_hops: int = MAX_HOPS) -> Iterator[Cha
         if len(chain.relations) == max_hops:
             continue
         for relation, obj in world.facts.get(chain.entities[-1], {}).items():
-            if obj not in chain.entities and relation not in chain.relations:
+            circular = relation == "country" and chain.relations[-1:] == ("capital",)  # the country of its capital
+            if obj not in chain.entities and relation not in chain.relations and not circular:
                 stack.append(Chain((*chain.entities, obj), (*chain.relations, relation)))
 
 
@@ -64,15 +68,14 @@ def write_question(world: World, chain: Chain) -> Question:
     )
 
 
-def ask(world: World, split: str, hops: Sequence[int], rng: Random, limit: int | None = None) -> list[Question]:
-    """Questions about the split's subjects, shuffled, with every number of hops as often as the others (the rarest decides) and at most `limit` of each."""
+def ask(world: World, split: str, hops: Sequence[int], rng: Random) -> list[Question]:
+    """Questions about the split's subjects, shuffled, with every number of hops as often as the rarest, or `ENOUGH` times where that is very rare."""
     by_hops: dict[int, list[Chain]] = defaultdict(list)
     for subject in world.facts:
         if split_of(subject) == split:
             for chain in chains(world, subject, max(hops)):
                 by_hops[len(chain.relations)].append(chain)
-    size = min(len(by_hops[length]) for length in hops)
-    size = size if limit is None else min(size, limit)
-    chosen = [chain for length in hops for chain in rng.sample(by_hops[length], size)]
+    size = max(ENOUGH, min(len(by_hops[length]) for length in hops))
+    chosen = [chain for length in hops for chain in rng.sample(by_hops[length], min(size, len(by_hops[length])))]
     rng.shuffle(chosen)
     return [write_question(world, chain) for chain in chosen]

@@ -118,7 +118,7 @@ def _subject_kinds(objects: Mapping[tuple[str, str], object]) -> dict[str, str]:
 
 
 def _drop_contradictions(facts: dict[str, dict[str, str]], kinds: Mapping[str, str]) -> None:
-    """Leave out objects of the wrong kind (a city whose name is also a country's) and birthplaces that lie elsewhere today or share a name with another city."""
+    """Leave out objects of the wrong kind (a city named like a country) and birthplaces that lie elsewhere today or are named like another city."""
     for known in facts.values():
         for name in [name for name, obj in known.items() if kinds[obj] != RELATIONS[name].range]:
             del known[name]
@@ -136,7 +136,7 @@ def _add_successors(facts: Mapping[str, dict[str, str]]) -> None:
 
 def renamed(world: World, seed: int, key: str = "fiction") -> World:
     """The same graph with every name replaced, consistently, by an invented one; figures are shuffled among figures of their kind."""
-    rng = Random(f"renamed {seed}")  # noqa: S311
+    rng = Random(f"renamed {seed}")
     by_kind: dict[str, list[str]] = defaultdict(list)
     for name, kind in world.kinds.items():
         by_kind[kind].append(name)
@@ -151,7 +151,7 @@ def renamed(world: World, seed: int, key: str = "fiction") -> World:
 
 def drawn_world(seed: int, index: int) -> World:
     """A small world over the invented names: which entities of the inventory exist, and every relation, are drawn from (seed, index)."""
-    rng = Random(f"drawn {seed} {index}")  # noqa: S311
+    rng = Random(f"drawn {seed} {index}")
     members = {kind: rng.sample(invented_names(kind, inventory_size(kind)), size) for kind, size in DRAWN.items()}
     kinds = {name: kind for kind, names in members.items() for name in names}
     facts: dict[str, dict[str, str]] = {name: {} for name in kinds}
@@ -178,3 +178,8 @@ def _spread(names: list[str], size: int, rng: Random) -> list[str]:
 def inventory_size(kind: str) -> int:
     """How many names of a kind exist over all drawn worlds: twice what one world holds."""
     return 2 * DRAWN[kind]
+
+
+def drawn_names() -> list[str]:
+    """Every name that any drawn world may use, in a fixed order: a closed vocabulary."""
+    return [name for kind in DRAWN for name in invented_names(kind, inventory_size(kind))]
