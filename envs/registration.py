@@ -3,26 +3,151 @@
 Questions and corpora are loaded when an environment is made. Everything that `SearchQAEnv` takes by keyword can be passed to `gymnasium.make` as well.
 """
 
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 
+from a2tgpo.envs.corpus import read_corpus
+from a2tgpo.envs.datasets import OnBadRow, file_of_split, read, split_items
 from a2tgpo.envs.questions import Retrievers
 from a2tgpo.envs.records import Passage, Question
 from a2tgpo.envs.retrieval import Bm25Retriever, RankBm25Retriever, Retriever
+from a2tgpo.envs.retrieval.store import is_index
+from a2tgpo.envs.rows import DataError
 from a2tgpo.envs.search_qa import SearchQAEnv
+from a2tgpo.envs.shapes import Item
 from a2tgpo.envs.vector import SearchQAVectorEnv
 
 NAMESPACE = "a2tgpo"
+DATA_FOLDER = "A2TGPO_DATA"
+"""Environment variable: the folder in which data sets are looked up by name."""
+DATASETS: dict[str, str] = {
+    "HotpotQA": "hotpotqa",
+    "TwoWikiMultihopQA": "2wikimultihopqa",
+    "MuSiQue": "musique",
+    "Bamboogle": "bamboogle",
+    "NaturalQuestions": "nq",
+    "TriviaQA": "triviaqa",
+    "PopQA": "popqa",
+}
+"""Ids of the seven public sets to their names."""
 
 
 def register_envs() -> None:
     """Register every id of this package with Gymnasium; harmless when called again (the plugin entry point and the import both do)."""
-    for name in ("Almanac",):
-        env_id = f"{NAMESPACE}/{name}-v0"
-        if env_id not in gym.registry:
-            gym.register(env_id, entry_point=f"{__name__}:make_almanac", vector_entry_point=f"{__name__}:make_almanac_vector")
+    _register("Almanac", "almanac", {})
+    _register("SearchQA", "search_qa", {})
+    for name, dataset in DATASETS.items():
+        _register(name, "search_qa", {"dataset": dataset})
+
+
+def _register(name: str, maker: str, kwargs: dict[str, Any]) -> None:
+    env_id = f"{NAMESPACE}/{name}-v0"
+    if env_id not in gym.registry:
+        gym.register(env_id, entry_point=f"{__name__}:make_{maker}", vector_entry_point=f"{__name__}:make_{maker}_vector", kwargs=kwargs)
+
+
+def search_qa(
+    dataset: str | Path | None,
+    corpus: str | Path | None,
+    split: str,
+    retriever: str | Retriever,
+    questions: Sequence[Question] | None,
+    on_bad_row: OnBadRow,
+) -> tuple[Sequence[Question], Retrievers]:
+    """Questions of a data set, and a retriever over the given corpus or over the paragraphs that came with the questions.
+
+    Raises:
+        DataError: if a file cannot be used.
+        ValueError: if neither a corpus nor a retriever can be made.
+    """
+    items: list[Item] = []
+    if dataset is not None:
+        items = load_items(dataset, split, on_bad_row)
+    elif questions is None:
+        raise ValueError("dataset: got none, expected a file, a folder with one file per split, or the name of a data set; or pass questions=")
+    asked = list(questions) if questions is not None else [item.question for item in items]
+    if not isinstance(retriever, str):
+        return asked, retriever
+    if corpus is not None:
+        return asked, Bm25Retriever.open(corpus) if retriever == "bm25" and is_index(corpus) else make_retriever(retriever, read_corpus(corpus))
+    passages = list({passage.id: passage for item in items for passage in item.passages}.values())
+    if not passages and not retriever.startswith(("http://", "https://")):
+        raise ValueError("corpus: got none, and the questions come without paragraphs; pass corpus= (a passages file or an index folder) or a retriever")
+    return asked, make_retriever(retriever, passages)
+
+
+def load_items(dataset: str | Path, split: str, on_bad_row: OnBadRow) -> list[Item]:
+    """The questions of one split. A folder has one file per split; a single file is split by hash, and "all" takes it whole.
+
+    Raises:
+        DataError: if the data set cannot be found or read, or the split is empty.
+    """
+    path = locate(dataset)
+    if path.is_dir():
+        return list(read(path / "questions.jsonl" if (path / "questions.jsonl").is_file() else file_of_split(path, split), on_bad_row).items)
+    items = split_items(read(path, on_bad_row).items, split)
+    if not items:
+        raise DataError(f"{path}: got no question for split {split!r}; the file is small, use split='all'")
+    return items
+
+
+def locate(dataset: str | Path) -> Path:
+    """The file or folder of a data set given by path, or by name below the folder in `$A2TGPO_DATA`.
+
+    Raises:
+        DataError: if it is not there.
+    """
+    path = Path(dataset)
+    if path.exists():
+        return path
+    folder = os.environ.get(DATA_FOLDER)
+    if folder and (Path(folder) / path).exists():
+        return Path(folder) / path
+    raise DataError(
+        f"dataset: got {str(dataset)!r}, which is no file or folder{f' below {folder}' if folder else ''}; download the set, and pass its path or set "
+        f"{DATA_FOLDER} to the folder that holds {str(dataset)!r}; nothing is downloaded by itself"
+    )
+
+
+def make_search_qa(
+    dataset: str | Path | None = None,
+    corpus: str | Path | None = None,
+    split: str = "all",
+    retriever: str | Retriever = "bm25",
+    questions: Sequence[Question] | None = None,
+    on_bad_row: OnBadRow = "error",
+    **kwargs: Any,
+) -> SearchQAEnv:
+    """`gymnasium.make("a2tgpo/SearchQA-v0", dataset=…)`.
+
+    Args:
+        dataset: a question file, a folder with one file per split, or a name below `$A2TGPO_DATA`.
+        corpus: a passages file, a folder with one, or a saved BM25 index; without it, the paragraphs that came with the questions.
+        split: "all", or train, validation, test.
+        retriever: "bm25", "rank_bm25", the address of a retriever server, or a `Retriever`.
+        questions: asked instead of the data set's.
+        on_bad_row: "error" or "skip".
+        kwargs: for `SearchQAEnv`.
+    """
+    return SearchQAEnv(*search_qa(dataset, corpus, split, retriever, questions, on_bad_row), **kwargs)
+
+
+def make_search_qa_vector(
+    num_envs: int = 1,
+    dataset: str | Path | None = None,
+    corpus: str | Path | None = None,
+    split: str = "all",
+    retriever: str | Retriever = "bm25",
+    questions: Sequence[Question] | None = None,
+    on_bad_row: OnBadRow = "error",
+    **kwargs: Any,
+) -> SearchQAVectorEnv:
+    """`gymnasium.make_vec("a2tgpo/SearchQA-v0", dataset=…)`; arguments as for `make_search_qa`."""
+    return SearchQAVectorEnv(*search_qa(dataset, corpus, split, retriever, questions, on_bad_row), num_envs, **kwargs)
 
 
 def almanac(split: str, fictional: bool, seed: int, worlds: int, retriever: str) -> tuple[Sequence[Question], Retrievers]:

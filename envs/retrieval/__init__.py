@@ -1,7 +1,7 @@
 """Search engines behind one batched call."""
 
 from a2tgpo.envs.retrieval.base import LocalRetriever, RetrievalError, Retriever
-from a2tgpo.envs.retrieval.bm25 import Bm25Retriever, corpus_fingerprint
+from a2tgpo.envs.retrieval.bm25 import Bm25Retriever
 from a2tgpo.envs.retrieval.rank import RankBm25Retriever
 
-__all__ = ["Bm25Retriever", "LocalRetriever", "RankBm25Retriever", "RetrievalError", "Retriever", "corpus_fingerprint"]
+__all__ = ["Bm25Retriever", "LocalRetriever", "RankBm25Retriever", "RetrievalError", "Retriever"]

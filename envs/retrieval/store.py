@@ -1,0 +1,136 @@
+"""A BM25 index on disk beside its corpus, memory-mapped when opened.
+
+A folder holds bm25s's matrix, `passages.jsonl`, the byte offset of each passage, and `index.json` with the corpus fingerprint and the hash of every file. The
+folder is written under another name first, so a reader never sees half an index.
+"""
+
+import hashlib
+import json
+import mmap
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import bm25s
+import numpy as np
+from numpy.typing import NDArray
+
+from a2tgpo.envs.corpus import PASSAGES, corpus_fingerprint, from_object, to_line
+from a2tgpo.envs.records import Passage
+from a2tgpo.envs.rows import DataError
+
+_INDEX = "index.json"
+_OFFSETS = "offsets.npy"
+_FORMAT = 1
+
+
+class PassageStore(Sequence[Passage]):
+    """The passages of a saved index, read from the memory-mapped file one at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._offsets: NDArray[np.int64] = np.load(folder / _OFFSETS, mmap_mode="r")
+        with (folder / PASSAGES).open("rb") as file:
+            self._memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    @overload
+    def __getitem__(self, row: int) -> Passage: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Passage]: ...
+    def __getitem__(self, row: int | slice) -> Passage | list[Passage]:
+        if isinstance(row, slice):
+            return [self[i] for i in range(*row.indices(len(self)))]
+        if not -len(self) <= row < len(self):
+            raise IndexError(row)
+        row %= len(self)
+        return from_object(json.loads(self._memory[self._offsets[row] : self._offsets[row + 1]]))
+
+    def __reduce__(self) -> tuple[type["PassageStore"], tuple[Path]]:
+        # Another process maps the same file instead of receiving a copy.
+        return PassageStore, (self._folder,)
+
+
+def save_index(folder: str | Path, index: bm25s.BM25, passages: Sequence[Passage]) -> None:
+    """Write an index and the corpus that it was built from; an existing folder is replaced."""
+    folder = Path(folder)
+    partial = folder.with_name(f"{folder.name}.part-{os.getpid()}")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    index.save(str(partial), show_progress=False)
+    offsets = [0]
+    with (partial / PASSAGES).open("wb") as out:
+        for passage in passages:
+            offsets.append(offsets[-1] + out.write(to_line(passage).encode("utf-8", "surrogatepass")))
+    np.save(partial / _OFFSETS, np.asarray(offsets, dtype=np.int64))
+    files = {path.name: _sha256(path) for path in sorted(partial.iterdir())}
+    manifest = {"format": _FORMAT, "passages": len(passages), "fingerprint": corpus_fingerprint(passages), "files": files}
+    (partial / _INDEX).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(partial, folder)
+
+
+def open_index(folder: str | Path, corpus: Sequence[Passage] | None) -> tuple[bm25s.BM25, PassageStore]:
+    """Open what `save_index` wrote.
+
+    Raises:
+        DataError: if the folder is incomplete, damaged, of another format, or was not built from `corpus`.
+    """
+    folder = Path(folder)
+    manifest = _manifest(folder)
+    for name in manifest["files"]:
+        if not (folder / name).is_file():
+            raise DataError(f"{folder}: the index has no {name}; build it again")
+    if corpus is not None:
+        expected = corpus_fingerprint(corpus)
+        if expected != manifest["fingerprint"]:
+            raise DataError(
+                f"{folder}: the index was built from another corpus (fingerprint {manifest['fingerprint'][:12]}, {manifest['passages']} passages) than the one "
+                f"given ({expected[:12]}, {len(corpus)} passages); build it again from this corpus"
+            )
+    store = PassageStore(folder)
+    index = bm25s.BM25.load(str(folder), mmap=True, show_progress=False)
+    if len(store) != manifest["passages"] or int(index.scores["num_docs"]) != len(store):
+        raise DataError(f"{folder}: the index covers {index.scores['num_docs']} passages and the corpus has {len(store)}; build it again")
+    return index, store
+
+
+def verify_index(folder: str | Path) -> None:
+    """Read every byte of a saved index and compare it with the hashes written when it was built.
+
+    Raises:
+        DataError: naming the first file that differs.
+    """
+    folder = Path(folder)
+    for name, digest in _manifest(folder)["files"].items():
+        if not (folder / name).is_file() or _sha256(folder / name) != digest:
+            raise DataError(f"{folder}: {name} is missing or differs from what was built; build the index again")
+
+
+def index_fingerprint(folder: str | Path) -> str:
+    """Fingerprint of the corpus that a saved index was built from."""
+    return str(_manifest(Path(folder))["fingerprint"])
+
+
+def is_index(path: str | Path) -> bool:
+    """Does a saved index lie there?"""
+    return (Path(path) / _INDEX).is_file()
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder}: holds no readable index ({error}); build one with Bm25Retriever(passages).save(folder)") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
+        raise DataError(f"{folder}: got an index of another format, expected format {_FORMAT}; build it again")
+    return manifest
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
