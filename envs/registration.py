@@ -81,14 +81,16 @@ def search_qa(
 
 
 def load_items(dataset: str | Path, split: str, on_bad_row: OnBadRow) -> list[Item]:
-    """The questions of one split. A folder has one file per split; a single file is split by hash, and "all" takes it whole.
+    """The questions of one split. A folder has one file per split; a single file, or a folder's only `questions.jsonl`, is split by hash, "all" takes it whole.
 
     Raises:
         DataError: if the data set cannot be found or read, or the split is empty.
     """
     path = locate(dataset)
+    if path.is_dir() and (path / "questions.jsonl").is_file():
+        path = path / "questions.jsonl"
     if path.is_dir():
-        return list(read(path / "questions.jsonl" if (path / "questions.jsonl").is_file() else file_of_split(path, split), on_bad_row).items)
+        return list(read(file_of_split(path, split), on_bad_row).items)
     items = split_items(read(path, on_bad_row).items, split)
     if not items:
         raise DataError(f"{path}: got no question for split {split!r}; the file is small, use split='all'")

@@ -79,7 +79,7 @@ class SearchQAEnv(gym.Env[str, str]):
         ValueError: for anything above that cannot work; see `QuestionPool` and `Rules`.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012 (Gymnasium declares it as an instance variable)
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 (Gymnasium declares it as an instance variable)
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str], NDArray[Any]]):
         self.num_envs = num_envs
         self.render_mode = render_mode
         self.autoreset_mode = AutoresetMode(autoreset_mode)
-        self.metadata = {"render_modes": ["ansi"], "autoreset_mode": self.autoreset_mode}
+        self.metadata = {"render_modes": ["ansi"], "render_fps": 1, "autoreset_mode": self.autoreset_mode}
         self.pool = QuestionPool(tuple(questions), retriever, top_k)
         self.rules: Rules = rules_of(
             self.pool,
