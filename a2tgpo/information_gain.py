@@ -10,14 +10,12 @@ search has one, also in a truncated episode. A search after an invalid turn is c
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
 from a2tgpo.batch import collate
@@ -25,18 +23,8 @@ from a2tgpo.cuts import CutRule, Cuts, observation_cuts, released_cuts
 from a2tgpo.episode import Episode
 from a2tgpo.policy import Policy, micro_batches
 from a2tgpo.probe_pass import Attention, PassResult, pass_with_probes
-from a2tgpo.probes import Aliases, Probe, Scaffold, build_probe
+from a2tgpo.probes import Aliases, Measure, Probe, Scaffold, build_probe, gold_values
 from a2tgpo.token_scores import Entropy, TokenScores
-
-Measure = Literal["logprob", "prob"]
-"""What a gain is a difference of: mean log-probabilities (nats), or their exponentials."""
-
-_VALUE: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {"logprob": lambda logprobs: logprobs, "prob": np.exp}
-_OVER_ALIASES: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
-    "first": lambda values: values[:, 0],
-    "max": lambda values: values.max(axis=1),
-    "mean": lambda values: values.mean(axis=1),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +88,7 @@ def measure(
         probe_tokens += result.probe_tokens
         for row, job, gold in zip(rows, chosen, result.gold_logprobs, strict=True):
             if job.places:
-                values[row, list(job.cuts.positions)] = torch.from_numpy(_OVER_ALIASES[aliases](_VALUE[measure](gold)))
+                values[row, list(job.cuts.positions)] = torch.from_numpy(gold_values(gold, aliases, measure))
     filled = tuple(_with_gains(job, row, keep_zeros=cut_rule == "observation") for job, row in zip(jobs, values.tolist(), strict=True))
     return Measurement(filled, scores, values, sum(episode.num_tokens for episode in episodes), probe_tokens)
 

@@ -4,16 +4,28 @@ The text of a probe is `scaffold prefix + gold answer + scaffold suffix`, tokeni
 there. Scored are the tokens that cover the gold's characters, found by offsets; a token that merges the gold's edge with its neighbour is among them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Bool
+from numpy.typing import NDArray
 from torch import Tensor
 
 Aliases = Literal["first", "max", "mean"]
 """Which gold answers of a question count: the first (as published), the best, or all alike."""
+
+Measure = Literal["logprob", "prob"]
+"""What a value is: the mean log-probability of the gold answer's tokens (nats), or its exponential."""
+
+_MEASURED: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {"logprob": lambda logprobs: logprobs, "prob": np.exp}
+_COMBINED: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "first": lambda values: values[:, 0],
+    "max": lambda values: values.max(axis=1),
+    "mean": lambda values: values.mean(axis=1),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +89,7 @@ def build_probe(tokenizer: Any, scaffold: Scaffold, answers: Sequence[str], alia
             f"information gain: question {question_id!r} has gold answers {list(answers)!r}, expected at least one that is neither blank nor only special "
             "tokens; fix or drop the question"
         )
-    return _tree(texts[:1] if aliases == "first" else texts)
+    return probe_tree(texts[:1] if aliases == "first" else texts)
 
 
 def _scored_text(tokenizer: Any, scaffold: Scaffold, answer: str) -> ScoredText | None:
@@ -92,8 +104,13 @@ def _scored_text(tokenizer: Any, scaffold: Scaffold, answer: str) -> ScoredText 
     return ScoredText(tuple(ids[: covering[-1] + 1]), covering[0])
 
 
-def _tree(texts: Sequence[ScoredText]) -> Probe:
-    """Merge common beginnings. A node is named by the tokens that lead to it."""
+def gold_values(gold_logprobs: NDArray[np.float64], aliases: Aliases, measure: Measure) -> NDArray[np.float64]:
+    """[cut, alias] mean log-probabilities to [cut] values: first the measure of every alias, then their first, largest or mean value."""
+    return _COMBINED[aliases](_MEASURED[measure](gold_logprobs))
+
+
+def probe_tree(texts: Sequence[ScoredText]) -> Probe:
+    """Merge the aliases' common beginnings. A node is named by the tokens that lead to it."""
     nodes: dict[tuple[int, ...], int] = {}
     source, target, alias = [], [], []
     for number, text in enumerate(texts):

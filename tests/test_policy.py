@@ -1,0 +1,158 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from a2tgpo import token_scores
+from a2tgpo.batch import TokenBatch
+from a2tgpo.policy import Policy, micro_batches
+from a2tgpo.token_scores import score_tokens
+from tests.tiny_policy import tiny_policy
+
+LENGTHS = (5, 12, 9)
+
+
+def batch(side: str, width: int = 14) -> TokenBatch:
+    """Three rows of the same tokens, padded left or right; every second token from the third on is sampled."""
+    generator = torch.Generator().manual_seed(1)
+    shape = (len(LENGTHS), width)
+    ids, mask, turns = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.bool), torch.full(shape, -1)
+    for row, length in enumerate(LENGTHS):
+        place = slice(0, length) if side == "right" else slice(width - length, width)
+        ids[row, place] = torch.randint(1, 390, (length,), generator=generator)
+        mask[row, place] = True
+        turns[row, place] = torch.tensor([0 if i >= 2 and i % 2 == 0 else -1 for i in range(length)])
+    return TokenBatch(ids, mask, turns, torch.zeros(shape))
+
+
+def plain(policy: Policy, tokens: TokenBatch) -> tuple[torch.Tensor, torch.Tensor]:
+    """One unpadded row at a time, all logits at once."""
+    logprobs, entropy = torch.zeros(tokens.token_ids.shape), torch.zeros(tokens.token_ids.shape)
+    for row in range(len(tokens.token_ids)):
+        real = tokens.attention_mask[row]
+        ids = tokens.token_ids[row][real]
+        log_p = policy.model(ids[None]).logits[0, :-1].log_softmax(-1)
+        chosen = torch.cat([torch.zeros(1), log_p.gather(1, ids[1:, None])[:, 0]])
+        spread = torch.cat([torch.zeros(1), -(log_p.exp() * log_p).sum(-1)])
+        sampled = tokens.action_mask[row][real]
+        logprobs[row, real], entropy[row, real] = torch.where(sampled, chosen, 0.0), torch.where(sampled, spread, 0.0)
+    return logprobs, entropy
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("chunk_bytes", [1, 5000, 2**26])
+def test_logprobs_and_entropies_equal_the_plain_pass(kind: str, side: str, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(token_scores._CHUNK_BYTES, "cpu", chunk_bytes)
+    policy, tokens = tiny_policy(kind), batch(side)
+    expected_logprobs, expected_entropy = plain(policy, tokens)
+    with torch.no_grad():
+        scores = policy.token_logprobs(tokens)
+    torch.testing.assert_close(scores.logprobs, expected_logprobs, atol=1e-5, rtol=0)
+    torch.testing.assert_close(scores.entropy, expected_entropy, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("chunk_bytes", [5000, 2**26])
+@pytest.mark.parametrize("entropy", ["skip", "value", "gradient"])
+def test_gradients_equal_the_plain_pass(chunk_bytes: int, entropy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(token_scores._CHUNK_BYTES, "cpu", chunk_bytes)
+    policy, tokens = tiny_policy("qwen2"), batch("right")
+    weights = torch.arange(1.0, 1 + tokens.token_ids.numel()).view(tokens.token_ids.shape)
+    names, parameters = zip(*policy.model.named_parameters(), strict=True)
+
+    scores = policy.token_logprobs(tokens, entropy=entropy)
+    assert scores.entropy.requires_grad == (entropy == "gradient")
+    assert bool(scores.entropy.any()) == (entropy != "skip")
+    total = (scores.logprobs * weights).sum() + (0.3 * (scores.entropy * weights).sum() if entropy == "gradient" else 0.0)
+    logprobs, h = plain(policy, tokens)
+    expected = (logprobs * weights).sum() + (0.3 * (h * weights).sum() if entropy == "gradient" else 0.0)
+    for name, got, wanted in zip(names, torch.autograd.grad(total, parameters), torch.autograd.grad(expected, parameters), strict=True):
+        torch.testing.assert_close(got, wanted, atol=2e-5 * float(wanted.abs().max()), rtol=1e-4, msg=name)
+
+
+def test_only_entropy_or_only_logprob_may_be_used() -> None:
+    torch.manual_seed(0)
+    head = torch.nn.Linear(6, 11, bias=True)  # a bias is part of the head
+    hidden, target = torch.randn(4, 6, requires_grad=True), torch.tensor([0, 3, 10, 3])
+    scores = score_tokens(head, hidden, target, "gradient")
+    log_p = F.log_softmax(head(hidden), dim=1)
+    for got, wanted in ((scores.logprobs, log_p.gather(1, target[:, None])[:, 0]), (scores.entropy, -(log_p.exp() * log_p).sum(1))):
+        torch.testing.assert_close(got, wanted)
+        one = torch.autograd.grad(got.sum(), hidden, retain_graph=True)[0]
+        torch.testing.assert_close(one, torch.autograd.grad(wanted.sum(), hidden, retain_graph=True)[0])
+
+
+def test_the_model_attention_is_back_after_a_pass() -> None:
+    policy = tiny_policy()
+    before = policy.model.config._attn_implementation
+    policy.token_logprobs(batch("right"))
+    assert policy.model.config._attn_implementation == before
+
+
+def test_a_row_may_not_begin_with_a_sampled_token() -> None:
+    tokens = batch("left")
+    turns = tokens.turn.clone()
+    turns[2, 5] = 0  # first token of a row of 9 in a width of 14
+    with pytest.raises(ValueError, match="row 2 begins with a policy token"):
+        tiny_policy().token_logprobs(TokenBatch(tokens.token_ids, tokens.attention_mask, turns, tokens.sampler_logprobs))
+
+
+def test_a_row_longer_than_the_context_is_an_error() -> None:
+    with pytest.raises(ValueError, match="got 12 tokens, expected at most the model's context of 11"):
+        tiny_policy(max_tokens=11).token_logprobs(batch("right"))
+
+
+def test_save_and_load_keep_the_policy(tmp_path: Path) -> None:
+    policy = tiny_policy()
+    policy.save(tmp_path / "model")
+    again = Policy.load(tmp_path / "model")
+    assert again.weights_hash() == policy.weights_hash()
+    assert again.weights_hash() != tiny_policy(seed=1).weights_hash()
+    assert again.tokenizer("São Paulo")["input_ids"] == policy.tokenizer("São Paulo")["input_ids"]
+    assert again.pad_token_id == policy.pad_token_id == 0
+    assert Policy.load(tmp_path / "model", dtype=torch.bfloat16).model.dtype == torch.bfloat16
+
+
+def test_bad_folders_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no folder at"):
+        Policy.load(tmp_path / "missing")
+    with pytest.raises(FileNotFoundError, match=r"no config\.json"):
+        Policy.load(tmp_path)
+    tiny_policy().save(tmp_path)
+    for file in tmp_path.glob("tokenizer*"):
+        file.unlink()
+    with pytest.raises(FileNotFoundError, match="no tokenizer"):
+        Policy.load(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
+    with pytest.raises(ValueError, match="pickled weights"):
+        Policy.load(tmp_path)
+    (tmp_path / "pytorch_model.bin").unlink()
+    with pytest.raises(FileNotFoundError, match=r"no \*\.safetensors"):
+        Policy.load(tmp_path)
+
+
+def test_models_that_change_their_logits_are_refused() -> None:
+    policy = tiny_policy(seed=5)
+    policy.model.config.logits_scaling = 8.0
+    try:
+        with pytest.raises(ValueError, match="logits_scaling"):
+            Policy(policy.model, policy.tokenizer)
+    finally:
+        policy.model.config.logits_scaling = 1.0
+
+
+def test_sliding_windows_are_refused() -> None:
+    policy = tiny_policy("qwen2", seed=6)
+    for layer in policy.model.model.layers:
+        layer.self_attn.sliding_window = 8
+    with pytest.raises(ValueError, match="attends to 8 tokens only, got rows of 12"):
+        policy.token_logprobs(batch("right"))
+
+
+def test_micro_batches_hold_similar_rows_within_the_budget() -> None:
+    # sorted 9 7 4 4 2 1 1; budget 9: one of 9, one of 7, two of 4 (8), then 9 // 2 = 4 places for the rest
+    assert micro_batches([4, 9, 1, 4, 2, 7, 1], 9) == [[1], [5], [0, 3], [4, 2, 6]]
+    assert micro_batches([5, 6], 1) == [[1], [0]]
+    assert micro_batches([], 10) == []
