@@ -99,10 +99,11 @@ def collate(episodes: Sequence[Episode], pad_token_id: int, device: torch.device
         ValueError: if there is no episode, or one of them failed (failed episodes are data for the log, not for the loss).
     """
     if not episodes:
-        raise ValueError("collate: got no episode, expected at least one; every episode of the batch failed, see the `failed` metric and the run's episodes folder")
+        raise ValueError("collate: got no episode, expected at least one; if every episode of the batch failed, the run's episodes folder says why")
     for episode in episodes:
         if episode.failed or not episode.turns:
-            raise ValueError(f"collate: episode of question {episode.question_id!r} has stop={episode.stop} and {episode.num_turns} turns; drop failed episodes first")
+            got = f"stop={episode.stop} and {episode.num_turns} turns"
+            raise ValueError(f"collate: episode of question {episode.question_id!r} has {got}, expected a played one; drop failed episodes first")
     width = max(episode.num_tokens for episode in episodes)
     token_ids = torch.full((len(episodes), width), pad_token_id, dtype=torch.long)
     turn = torch.full((len(episodes), width), -1, dtype=torch.long)
@@ -161,7 +162,8 @@ def _number(numbers: dict[_Key, int], key: _Key) -> int:
 
 def _checked_turn_reward(values: Sequence[float | None], episode: Episode) -> list[float]:
     if len(values) != episode.num_turns:
-        raise ValueError(f"turn_reward: got {len(values)} values for question {episode.question_id!r}, expected one per turn ({episode.num_turns}); use None for turns without one")
+        expected = f"expected one per turn ({episode.num_turns}); use None for turns without one"
+        raise ValueError(f"turn_reward: got {len(values)} values for question {episode.question_id!r}, {expected}")
     for turn, value in enumerate(values):
         if value is not None and not abs(value) < float("inf"):
             raise ValueError(f"turn_reward: got {value} for turn {turn} of question {episode.question_id!r}, expected a finite number or None")
@@ -181,7 +183,7 @@ def _check_values(table: TurnTable) -> None:
     problems: Mapping[str, tuple[Tensor, str]] = {
         "outcome": (~table.outcome.isfinite(), "finite numbers"),
         "reward": (~table.reward.isfinite() & table.mask, "finite numbers on existing turns"),
-        "information_gain": (~table.information_gain.isfinite() & table.scored, "finite numbers wherever `scored` is true; use scored=False for a missing gain"),
+        "information_gain": (~table.information_gain.isfinite() & table.scored, "finite numbers where `scored` is true; a missing gain is not scored"),
         "scored": (table.scored & ~table.mask, "true only on existing turns"),
         "mask": (table.mask[:, 1:] & ~table.mask[:, :-1], "a run of true from turn 0 on in every row"),
     }
@@ -189,6 +191,7 @@ def _check_values(table: TurnTable) -> None:
         if bool(wrong.any()):
             where = wrong.nonzero()[0].tolist()
             raise ValueError(f"TurnTable.{name}: got {getattr(table, name)[tuple(where)].item()} at index {where}, expected {expected}")
-    present = torch.bincount(table.group, minlength=1) if len(table.group) and bool((table.group >= 0).all()) else torch.zeros(1, dtype=torch.long)
-    if len(table.group) and bool((present == 0).any()):
-        raise ValueError(f"TurnTable.group: group ids {(present == 0).nonzero().flatten().tolist()} have no episode, expected 0 … {int(table.group.max())} all in use")
+    if bool((table.group < 0).any()):
+        raise ValueError(f"TurnTable.group: got {int(table.group.min())}, expected ids from 0 on")
+    if empty := (torch.bincount(table.group) == 0).nonzero().flatten().tolist():
+        raise ValueError(f"TurnTable.group: group ids {empty} have no episode, expected 0 … {int(table.group.max())} all in use")

@@ -42,7 +42,8 @@ def save_checkpoint(folder: Path, step: int, weights: Mapping[str, Tensor], opti
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     for name, tensors in (("weights", weights), ("optimizer", optimizer)):
-        save_file({key: value.detach().cpu().clone() for key, value in tensors.items()}, partial / f"{name}.safetensors")  # clones: tied weights share memory
+        copies = {key: value.detach().cpu().clone() for key, value in tensors.items()}  # tied weights share memory, which the format refuses
+        save_file(copies, partial / f"{name}.safetensors")
     hashes = {file.name: _sha256(file) for file in sorted(partial.iterdir())}
     (partial / _STATE).write_text(json.dumps({"step": step, "sha256": hashes, **state}, indent=1))
     publish(partial, final)
@@ -65,7 +66,7 @@ def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoin
     state = json.loads((path / _STATE).read_text())
     for name, expected in state["sha256"].items():
         if not (path / name).is_file() or _sha256(path / name) != expected:
-            raise CheckpointError(f"checkpoint {path}: {name} is missing or differs from what was written; delete this folder and resume from the one before it")
+            raise CheckpointError(f"checkpoint {path}: {name} is missing or differs from what was written; delete the folder and resume from the one before")
     weights, optimizer = (load_file(path / f"{name}.safetensors", device=str(device)) for name in ("weights", "optimizer"))
     return Checkpoint(state["step"], weights, optimizer, state)
 

@@ -28,7 +28,7 @@ class RunLog:
         self.folder = folder
         (folder / "episodes").mkdir(parents=True, exist_ok=True)
         self._metrics = (folder / "metrics.jsonl").open("a", encoding="utf-8")
-        self._board = SummaryWriter(str(folder / "tensorboard"))  # type: ignore[no-untyped-call]
+        self._board = SummaryWriter(str(folder / "tensorboard"))
 
     def metrics(self, kind: str, step: int, values: Mapping[str, float]) -> None:
         """Append one line; NaN (a mean over nothing) is stored as null."""
@@ -37,7 +37,7 @@ class RunLog:
         self._metrics.flush()
         for name, value in values.items():
             if not math.isnan(value):
-                self._board.add_scalar(f"{kind}/{name}", value, step)  # type: ignore[no-untyped-call]
+                self._board.add_scalar(f"{kind}/{name}", value, step)
 
     def episodes(self, name: str, episodes: Sequence[Episode], tokenizer: Any, credit: Credit | None = None) -> None:
         """Write episodes with the text of every token and their credit, if any."""
@@ -46,7 +46,7 @@ class RunLog:
 
     def close(self) -> None:
         self._metrics.close()
-        self._board.close()  # type: ignore[no-untyped-call]
+        self._board.close()
 
 
 def write_text(path: Path, text: str) -> None:

@@ -67,6 +67,7 @@ def label(algorithm: str) -> str:
 
 
 def algorithms_of(jobs: Sequence[Job]) -> list[str]:
+    """Labels of the study's algorithms, in the recipe's order."""
     return list(dict.fromkeys(label(job.recipe.algorithm) for job in jobs))
 
 
@@ -80,7 +81,7 @@ def final_values(jobs: Sequence[Job]) -> Iterator[tuple[str, int, dict[str, floa
 
 def run_seconds(folder: Path) -> float:
     """Wall-clock seconds of training and evaluation, start-up left out."""
-    return sum(value for row in read_metrics(folder) for name, value in row.items() if name.startswith("seconds_"))
+    return float(sum(value for row in read_metrics(folder) for name, value in row.items() if name.startswith("seconds_")))
 
 
 def curve(jobs: Sequence[Job], algorithm: str, metric: str, kind: str = "evaluation") -> dict[int, list[float]]:

@@ -3,20 +3,24 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 
+from a2tgpo.algorithms import Algorithm
 from a2tgpo.batch import Credit, TurnTable, collate
-from a2tgpo.build import Parts, QuestionStream, build
+from a2tgpo.build import Parts, QuestionStream, build, corpus_hash
 from a2tgpo.checkpoint import checkpoints, load_checkpoint, optimizer_tensors, restore_optimizer, save_checkpoint
 from a2tgpo.config import Recipe, to_toml
+from a2tgpo.envs import Question
 from a2tgpo.episode import Episode
 from a2tgpo.evaluate import Evaluation, episode_metrics, evaluate, fixed_subset
 from a2tgpo.folder import claim
+from a2tgpo.gain_metrics import gain_metrics
 from a2tgpo.information_gain import Measurement, measure
 from a2tgpo.manifest import manifest
+from a2tgpo.policy import Policy
 from a2tgpo.rollout import Task
 from a2tgpo.runlog import RunLog, rewind_metrics, write_text
 from a2tgpo.update import Sample, Updater
@@ -35,6 +39,8 @@ class Run:
     updater: Updater
     log: RunLog
     progress: Progress
+    reference: Policy | None = None
+    """The policy that training started from, where the loss asks for the distance to it."""
     step: int = 0
     """Training steps done."""
 
@@ -45,7 +51,7 @@ class Run:
             self.evaluate()
         while self.step < self.recipe.training.steps:
             clock = _Clock()
-            episodes = self.parts.train.rollout(self.tasks(stream), self.recipe.rollout.temperature)
+            episodes = self.collect(stream)
             clock.lap("rollout")
             played = [episode for episode in episodes if not episode.failed]
             tokens = collate(played, self.parts.policy.pad_token_id, self.parts.policy.device)
@@ -53,20 +59,32 @@ class Run:
             clock.lap("gain")
             table = self.parts.algorithm.tabulate(measured.episodes)
             credit = self.parts.algorithm(table)
-            updated = self.updater(Sample(tokens, measured.scores.logprobs, table.group, credit), self.step)
+            reference = None if self.reference is None else measure(self.reference, played, None).scores.logprobs
+            updated = self.updater(Sample(tokens, measured.scores.logprobs, table.group, credit, reference), self.step)
             self.parts.engine.load_weights(self.parts.policy, version=self.step + 1)
             clock.lap("update")
             self.step += 1
-            values = episode_metrics(measured.episodes) | credit_metrics(table, credit) | updated | clock.laps
-            self.record("train", values | {"failed": 1 - len(played) / len(episodes)})
+            described = episode_metrics(episodes) | gain_metrics(measured) | credit_metrics(table, credit)
+            self.record("train", described | updated | clock.laps)
             self.keep(measured.episodes, credit)
 
-    def tasks(self, stream: QuestionStream) -> list[Task]:
-        """The step's episodes; each has a seed of its own that depends on run seed, step and place only."""
+    def collect(self, stream: QuestionStream) -> list[Episode]:
+        """The step's episodes. An algorithm that allows it has groups that teach nothing replaced by other questions, a bounded number of times."""
+        episodes = self.parts.train.rollout(self.tasks(stream.at(self.step), attempt=0), self.recipe.rollout.temperature)
+        for attempt in range(1, self.parts.algorithm.max_resamples + 1):
+            useless = uninformative_groups(self.parts.algorithm, episodes)
+            if not useless:
+                break
+            tasks = [task for task in self.tasks(stream.spare(self.step, attempt), attempt) if task.group in useless]
+            fresh = self.parts.train.rollout(tasks, self.recipe.rollout.temperature)
+            episodes = sorted([*(episode for episode in episodes if episode.group not in useless), *fresh], key=lambda episode: episode.group)
+        return episodes
+
+    def tasks(self, questions: Sequence[Question], attempt: int) -> list[Task]:
+        """Episodes for the questions; each has a seed of its own that depends on run seed, step, attempt and place only."""
         size = self.recipe.rollout.group_size
-        first = (self.recipe.seed * 100_000 + self.step) * 100_000
-        questions = enumerate(stream.at(self.step))
-        return [Task(group, question.id, first + group * size + place) for group, question in questions for place in range(size)]
+        first = ((self.recipe.seed * 100_000 + self.step) * 100 + attempt) * 100_000
+        return [Task(group, question.id, first + group * size + place) for group, question in enumerate(questions) for place in range(size)]
 
     def measure(self, episodes: Sequence[Episode], *, wanted: bool) -> Measurement:
         """Old log-probabilities of the batch and, where wanted, the information gain of its turns, in one pass."""
@@ -124,12 +142,13 @@ def train(recipe: Recipe, folder: Path, model_folder: Path, progress: Progress) 
         parts = build(recipe, model_folder)
         write_text(folder / "config.toml", to_toml(recipe))
         splits = {"train": parts.train.questions, "validation": parts.validation.questions}
-        described = manifest(recipe, splits, parts.train.rollout.env.corpus_hash, parts.policy.weights_hash())
+        described = manifest(recipe, splits, corpus_hash(parts.train.rollout.env), parts.policy.weights_hash())
         write_text(folder / "manifest.json", json.dumps(described, indent=1, sort_keys=True) + "\n")
         (folder / "evaluations").mkdir(exist_ok=True)
         updater = Updater(parts.policy, recipe.update, parts.algorithm.loss, recipe.training.steps, recipe.seed)
+        reference = Policy.load(model_folder, parts.policy.model.dtype, parts.policy.device) if parts.algorithm.loss.kl != "none" else None
         step = _restore(folder, parts, updater)
-        run = Run(recipe, folder, parts, updater, RunLog(folder), progress, step)
+        run = Run(recipe, folder, parts, updater, RunLog(folder), progress, reference, step)
         try:
             run.train()
         finally:
@@ -153,21 +172,25 @@ def _restore(folder: Path, parts: Parts, updater: Updater) -> int:
     return checkpoint.step
 
 
+def uninformative_groups(algorithm: Algorithm, episodes: Sequence[Episode]) -> set[int]:
+    """Groups that the algorithm cannot learn from, judged by the raw outcome (shaping could make any two episodes differ)."""
+    played = [replace(episode, outcome=episode.info["outcome"]) for episode in episodes if not episode.failed]
+    useful = algorithm.is_informative(algorithm.tabulate(played)).tolist() if played else []
+    in_table = list(dict.fromkeys(episode.group for episode in played))
+    informative = {group for group, use in zip(in_table, useful, strict=True) if use}
+    return {episode.group for episode in episodes} - informative
+
+
 def credit_metrics(table: TurnTable, credit: Credit) -> dict[str, float]:
-    """What the algorithm made of the batch, and the gain per turn index (`gain_turn_0`, …)."""
+    """What the algorithm made of the batch: share of groups with any credit, its size, and the spread of the clip ranges."""
     varied = torch.zeros(table.num_groups).index_add(0, table.group, (credit.advantage != 0).any(dim=1).float()) > 0
-    per_turn = {
-        f"gain_turn_{turn}": float(table.information_gain[:, turn][table.scored[:, turn]].mean())
-        for turn in range(table.mask.shape[1])
-        if bool(table.scored[:, turn].any())
-    }
     scale, advantage = credit.clip_scale[table.mask], credit.advantage[table.mask]
     return {
         "informative_groups": float(varied.float().mean()),
         "advantage_abs": float(advantage.abs().mean()),
         "clip_scale_min": float(scale.min()),
         "clip_scale_max": float(scale.max()),
-    } | per_turn
+    }
 
 
 @dataclass

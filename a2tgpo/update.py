@@ -34,6 +34,8 @@ class Sample:
     old_logprobs: Float[Tensor, "episode token"]
     group: Int[Tensor, " episode"]
     credit: Credit
+    reference_logprobs: Float[Tensor, "episode token"] | None = None
+    """Under the reference policy, where the loss asks for the distance to it."""
 
 
 @dataclass
@@ -161,6 +163,7 @@ class Updater:
             mask=tokens.action_mask,
             weight=spread(sample.credit.weight[rows], tokens.turn),
             sampler_logprobs=tokens.sampler_logprobs,
+            reference_logprobs=None if sample.reference_logprobs is None else sample.reference_logprobs[rows, :width],
             entropy=scores.entropy,
         )
         if fresh:

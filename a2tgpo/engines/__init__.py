@@ -1,0 +1,1 @@
+"""Engines: what generates text for the policy."""

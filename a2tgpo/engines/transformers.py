@@ -27,6 +27,9 @@ class _Row:
     logprobs: list[float] = field(default_factory=list)
     complete: bool = False
 
+    def is_continued_by(self, prompt: Sequence[int]) -> bool:
+        return list(prompt[: self.cached]) == self.token_ids[: self.cached]
+
 
 class TransformersEngine:
     """Engine on the policy's model."""
@@ -80,7 +83,7 @@ class TransformersEngine:
         """Line the cache up with the prompts: rows that are continued keep their keys and values."""
         kept, rows, cursor = [], [], 0
         for prompt in prompts:
-            match = next((i for i in range(cursor, len(self._rows)) if list(prompt[: self._rows[i].cached]) == self._rows[i].token_ids[: self._rows[i].cached]), None)
+            match = next((index for index in range(cursor, len(self._rows)) if self._rows[index].is_continued_by(prompt)), None)
             if match is None:  # nothing to continue: start the whole batch afresh, since rows arrive in the order of the previous call
                 self._forget()
                 self._rows = [_Row(list(prompt)) for prompt in prompts]

@@ -1,0 +1,49 @@
+"""`a2tgpo COMMAND …`: every command prints what it did and where, and exits with 2 and one paragraph when it cannot be done."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from rich.console import Console
+
+from a2tgpo.config import ConfigError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "compare": ("a2tgpo.commands.study:compare", "train and compare algorithms: a2tgpo compare RECIPE"),
+    "train": ("a2tgpo.commands.study:train", "one training run: a2tgpo train RECIPE [--algorithm NAME] [any setting]"),
+    "evaluate": ("a2tgpo.commands.evaluate:evaluate", "score a run or a model folder on held-out questions: a2tgpo evaluate RUN"),
+    "play": ("a2tgpo.commands.play:play", "watch or play one episode in the terminal"),
+    "recipes": ("a2tgpo.commands.study:recipes", "list the recipes that ship with the package"),
+}
+"""Name → (function, help). Looked up by name so that `a2tgpo --help` imports neither torch nor a command."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of the `a2tgpo` command; returns the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    console = Console()
+    if not words or words[0] in ("-h", "--help"):
+        console.print("usage: a2tgpo COMMAND …   (a2tgpo COMMAND --help tells a command's settings)\n")
+        for name, (_, text) in COMMANDS.items():
+            console.print(f"  {name:<18}{text}", highlight=False)
+        return 0
+    if words[0] not in COMMANDS:
+        return fail(console, f"command: got {words[0]!r}, expected one of {', '.join(COMMANDS)}")
+    module, _, function = COMMANDS[words[0]][0].partition(":")
+    try:
+        command: Callable[[list[str], Console], int] = getattr(import_module(module), function)
+        return command(words[1:], console)
+    except (ConfigError, ValueError, FileNotFoundError, PermissionError) as error:
+        if os.environ.get("A2TGPO_TRACEBACK"):
+            raise
+        return fail(console, str(error))
+    except KeyboardInterrupt:
+        console.print("stopped")
+        return 130
+
+
+def fail(console: Console, message: str) -> int:
+    """Print one paragraph; the exit code of a command that could not be done."""
+    Console(stderr=True, style="red").print(f"error: {message}", highlight=False, markup=False, soft_wrap=True)
+    return 2

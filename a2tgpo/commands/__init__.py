@@ -1,0 +1,1 @@
+"""The commands of `a2tgpo`, one function each: (arguments, console) → exit code."""

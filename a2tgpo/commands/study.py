@@ -1,0 +1,81 @@
+"""Commands that train and score: compare, train, evaluate, recipes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from a2tgpo.commands.options import parse, split_recipe
+from a2tgpo.config import Recipe, load_recipe, recipe_names, to_toml
+
+_Inline = Annotated[Recipe, tyro.conf.arg(name="")]
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """Settings of the recipe, and where its runs go."""
+
+    recipe: _Inline = field(default_factory=Recipe)
+    runs: Path = Path("runs")
+    """Folder for runs; a study goes into a folder of its own in there."""
+    dry_run: bool = False
+    """Print the complete recipe and stop."""
+
+
+def _read(words: list[str], command: str, console: Console) -> StudyOptions | None:
+    name, rest = split_recipe(words, command)
+    options = parse(StudyOptions, rest, command, StudyOptions(load_recipe(name)))
+    if options.dry_run:
+        from a2tgpo.algorithms.loader import make_algorithm
+        from a2tgpo.build import nested
+
+        make_algorithm(options.recipe.algorithm, nested(options.recipe.algorithm_options))
+        console.print(to_toml(options.recipe), highlight=False, markup=False)
+        return None
+    return options
+
+
+def compare(words: list[str], console: Console) -> int:
+    """`a2tgpo compare RECIPE`: every algorithm with every seed of the study."""
+    options = _read(words, "compare", console)
+    if options is not None:
+        from a2tgpo.compare import compare as run
+
+        run(options.recipe, options.runs, console)
+    return 0
+
+
+def train(words: list[str], console: Console) -> int:
+    """`a2tgpo train RECIPE`: one run, started or continued."""
+    options = _read(words, "train", console)
+    if options is None:
+        return 0
+    from a2tgpo.build import limit_threads
+    from a2tgpo.study import label
+
+    recipe = options.recipe
+    limit_threads(recipe.model.threads)
+    from a2tgpo.models import prepare_model
+    from a2tgpo.train import train as run
+
+    folder = options.runs / recipe.name / f"{label(recipe.algorithm)}-s{recipe.seed}"
+    model_folder = prepare_model(recipe, options.runs, console)
+
+    def show(kind: str, step: int, values: Mapping[str, float]) -> None:
+        shown = ("em", "f1", "searches", "gain_per_turn", "clip_fraction", "entropy")
+        console.print(f"{kind:<10} {step:>5}  " + "  ".join(f"{name} {values[name]:.3f}" for name in shown if name in values), highlight=False)
+
+    run(recipe, folder, model_folder, show)
+    console.print(f"finished: {folder}")
+    return 0
+
+
+def recipes(words: list[str], console: Console) -> int:
+    """`a2tgpo recipes`: names and first comment lines."""
+    for name in recipe_names():
+        recipe = load_recipe(name)
+        console.print(f"{name:<24}{recipe.environment.id}, model {recipe.model.source}, {recipe.training.steps} steps", highlight=False)
+    return 0

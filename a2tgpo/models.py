@@ -1,0 +1,85 @@
+"""The weights that a run starts from: built and warm-started here, taken from a package, or given as a folder.
+
+What takes long is made once and cached under `RUNS/.cache`, by the hash of everything that it depends on; a cached folder is complete or not there.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from a2tgpo import __version__
+from a2tgpo.checkpoint import publish
+from a2tgpo.config import ConfigError, Recipe
+from a2tgpo.envs import PROTOCOLS
+from a2tgpo.folder import claim
+from a2tgpo.policy import Policy
+
+
+def prepare_model(recipe: Recipe, runs: Path, console: Console) -> Path:
+    """The folder of the model that training starts from, made if it is not cached yet.
+
+    Raises:
+        ConfigError: if the source does not exist, or the warm start misses its target.
+    """
+    if not recipe.warm_start.enabled:
+        folder = Path(recipe.model.source)
+        if recipe.model.source in SOURCES:
+            raise ConfigError(f"warm_start.enabled: got false with model.source {recipe.model.source!r}, which knows no protocol yet; set it to true")
+        return folder
+    cached = runs / ".cache" / f"warm-start-{cache_key(recipe)}"
+    with claim(runs / ".cache" / f".claim-{cache_key(recipe)}"):
+        if (cached / "warm-start.json").is_file():
+            console.print(f"warm start: cached in {cached}")
+            return cached
+        _make(recipe, cached, console)
+    return cached
+
+
+def cache_key(recipe: Recipe) -> str:
+    """Hash of all that the warm start depends on: questions, model, demonstrations, limits, version."""
+    parts = {name: dataclasses.asdict(getattr(recipe, name)) for name in ("environment", "model", "warm_start", "rollout")}
+    for setting in ("questions", "group_size"):
+        parts["rollout"].pop(setting)
+    text = json.dumps([__version__, torch.__version__, parts], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _make(recipe: Recipe, folder: Path, console: Console) -> None:
+    from a2tgpo.warm_start import warm_start
+
+    torch.set_num_threads(recipe.model.threads)
+    policy = SOURCES[recipe.model.source](recipe) if recipe.model.source in SOURCES else Policy.load(recipe.model.source)
+    columns = (TextColumn("warm start    "), BarColumn(), TextColumn("step {task.completed:.0f} of at most {task.total:.0f}"), TextColumn("{task.fields[score]}"))
+    with Progress(*columns, TimeElapsedColumn(), console=console) as bars:
+        task = bars.add_task("", total=recipe.warm_start.max_steps, score="")
+
+        def show(step: int, metrics: Mapping[str, float]) -> None:
+            score = f"sampled EM {metrics['sampled']:.2f}, wanted {metrics['target']:.2f}, loss {metrics['loss']:.3f}"
+            bars.update(task, completed=step, score=score)
+
+        result = warm_start(policy, recipe, show)
+    partial = folder.with_name(f".partial-{folder.name}-{os.getpid()}")
+    shutil.rmtree(partial, ignore_errors=True)
+    policy.save(partial)
+    (partial / "warm-start.json").write_text(json.dumps(dataclasses.asdict(result), indent=1))
+    publish(partial, folder)
+    console.print(f"warm start: {result.steps} steps, held-out EM {result.sampled:.2f} sampled, {result.greedy:.2f} greedy; kept in {folder}")
+
+
+def _tiny(recipe: Recipe) -> Policy:
+    from a2tgpo.tiny import tiny_policy
+
+    sizes = {name: int(value) for name, value in recipe.model.options.items()}
+    return tiny_policy(PROTOCOLS[recipe.environment.protocol].tags, recipe.warm_start.seed, **sizes)
+
+
+SOURCES = {"tiny": _tiny}
+"""Models that are made here, by name."""
