@@ -44,6 +44,10 @@ class Chat:
             before = before[len(end) :]  # the policy sampled the end of its message itself
         return self._encode(before + text + after)
 
+    def action_ids(self, text: str) -> list[int]:
+        """Tokens of an action that a script wrote; what a policy samples is never encoded."""
+        return self._encode(text)
+
     def decode(self, action_ids: Sequence[int]) -> str:
         """Text of an action, without the end token. Only ever parsed, never encoded again."""
         ids = list(action_ids)

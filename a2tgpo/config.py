@@ -76,11 +76,18 @@ class WarmStart:
     seed: int = 0
     max_steps: int = 1500
     """Optimiser steps after which a warm start that has not reached its target is an error."""
-    target_success: float = 0.15
+    target_success: float = 0.2
     """Stop when the share of sampled (temperature 1) held-out episodes that are correct reaches this."""
     learning_rate: float = 5e-3
     batch_size: int = 24
-    demonstrations: int = 8000
+    demonstrations: int = 6000
+    mistakes: float = 0.25
+    """Probability that the expert errs in a turn: wrong relation, wrong entity, redundant search or giving up, equally often."""
+    habit: float = 0.75
+    """Probability that it errs at a hop over one of the relations that it habitually gets wrong (`a2tgpo.envs.almanac.HABITS`)."""
+    evaluate_every: int = 50
+    """Optimiser steps between evaluations."""
+    evaluate_questions: int = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +217,8 @@ def load_recipe(name_or_path: str | Path) -> Recipe:
     elif str(name_or_path) in recipe_names():
         text = (resources.files("a2tgpo.recipes") / f"{name_or_path}.toml").read_text(encoding="utf-8")
     else:
-        raise ConfigError(f"recipe: got {str(name_or_path)!r}, expected a .toml file or one of {', '.join(recipe_names())}{_nearest(str(name_or_path), recipe_names())}")
+        known, name = recipe_names(), str(name_or_path)
+        raise ConfigError(f"recipe: got {name!r}, expected a .toml file or one of {', '.join(known)}{_nearest(name, known)}")
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
