@@ -63,9 +63,9 @@ class Algorithm:
 
 def informative_groups(outcome: Float[Tensor, " episode"], group: Int[Tensor, " episode"]) -> Bool[Tensor, " group"]:
     """Which groups have at least two different outcomes, or one episode only."""
-    everyone = torch.ones_like(group, dtype=torch.bool)
-    low, high = (_extreme(outcome, group, everyone, reduce) for reduce in ("amin", "amax"))
-    return (high > low) | (_count(group, everyone) == 1)
+    groups, everyone = _num_groups(group), torch.ones_like(group, dtype=torch.bool)
+    low, high = (_extreme(outcome, group, everyone, groups, reduce) for reduce in ("amin", "amax"))
+    return (high > low) | (_count(group, everyone, groups) == 1)
 
 
 def group_moments(
@@ -76,16 +76,18 @@ def group_moments(
     - `sample`: σ = sqrt(Σ(x−μ)² / (n−1)), as verl and verl-agent do; 0 for a group of one.
     - `population`: σ = sqrt(Σ(x−μ)² / n + 1e-8), as IGPO and A2TGPO do; 1 for a group of one.
     """
-    index, inside = group.flatten(), mask.flatten()
-    # measured from the group's smallest value: exact zeros in constant groups, and no cancellation where the values are large
-    base = _extreme(values.flatten(), index, inside, "amin").where(_count(index, inside) > 0, 0.0)[index]
-    height = (values.flatten() - base).where(inside, 0.0)
-    count = _count(index, inside)
+    item, inside, index = values.flatten(), mask.flatten(), group.flatten()
+    groups = _num_groups(index)
+    count = _count(index, inside, groups)
     size = count.clamp(min=1)
-    mean = _sum(height, index) / size
-    squares = _sum((height - mean[index]).square().where(inside, 0.0), index)
+    # measured from the group's smallest value: exact zeros in constant groups, and no cancellation where the values are large
+    base = _extreme(item, index, inside, groups, "amin").where(count > 0, 0.0)
+    height = (item - base.index_select(0, index)).where(inside, 0.0)
+    mean = _sum(height, index, groups) / size
+    squares = _sum((height - mean.index_select(0, index)).square().where(inside, 0.0), index, groups)
     std = (squares / (size - 1).clamp(min=1)).sqrt() if statistics == "sample" else (squares / size + VARIANCE_FLOOR).sqrt().where(count > 1, 1.0)
-    return (base + mean[index]).view_as(values), std[index].view_as(values), count[index].view_as(group)
+    per_item = [column.index_select(0, index).view(values.shape) for column in (base + mean, std, count)]
+    return per_item[0], per_item[1], per_item[2]
 
 
 def normalize(
@@ -105,12 +107,15 @@ def normalize(
 def discounted_returns(
     values: Float[Tensor, "episode turn"], gamma: float, order: Int[Tensor, "episode turn"] | None = None
 ) -> Float[Tensor, "episode turn"]:
-    """G_k = Σ_{j≥k} γ^{o_j − o_k} x_j along each row, o being the position of a turn in its row, or `order` where turns are counted otherwise."""
-    positions = torch.arange(values.shape[1], device=values.device).expand_as(values) if order is None else order
-    distance = (positions[:, None, :] - positions[:, :, None]).clamp(min=0)
-    later = torch.ones(values.shape[1], values.shape[1], dtype=torch.bool, device=values.device).triu()
-    discount = torch.as_tensor(gamma, dtype=values.dtype, device=values.device) ** distance
-    return (discount * values[:, None, :]).where(later, 0.0).sum(dim=2)
+    """G_k = Σ_{j≥k} γ^{o_j − o_k} x_j along each row, o being the position of a turn in its row, or `order` where turns are counted otherwise.
+
+    Computed backwards as G_k = x_k + γ^{o_{k+1} − o_k} G_{k+1}: a loop over turns only, each step for all episodes at once.
+    """
+    columns = list(values.unbind(dim=1))
+    gaps = [1] * len(columns) if order is None else order.diff(dim=1).unbind(dim=1)
+    for k in range(len(columns) - 2, -1, -1):
+        columns[k] = columns[k] + gamma ** gaps[k] * columns[k + 1]
+    return torch.stack(columns, dim=1)
 
 
 def over_turns(per_episode: Float[Tensor, " episode"], table: TurnTable) -> Float[Tensor, "episode turn"]:
@@ -132,15 +137,14 @@ def _num_groups(index: Int[Tensor, " item"]) -> int:
     return int(index.max()) + 1 if len(index) else 0
 
 
-def _sum(values: Float[Tensor, " item"], index: Int[Tensor, " item"]) -> Float[Tensor, " group"]:
-    return values.new_zeros(_num_groups(index)).index_add(0, index, values)
+def _sum(values: Float[Tensor, " item"], index: Int[Tensor, " item"], groups: int) -> Float[Tensor, " group"]:
+    return values.new_zeros(groups).index_add(0, index, values)
 
 
-def _count(index: Int[Tensor, " item"], mask: Bool[Tensor, " item"]) -> Int[Tensor, " group"]:
-    return torch.zeros(_num_groups(index), dtype=torch.long, device=index.device).index_add(0, index, mask.long())
+def _count(index: Int[Tensor, " item"], mask: Bool[Tensor, " item"], groups: int) -> Int[Tensor, " group"]:
+    return torch.zeros(groups, dtype=torch.long, device=index.device).index_add(0, index, mask.long())
 
 
-def _extreme(values: Float[Tensor, " item"], index: Int[Tensor, " item"], mask: Bool[Tensor, " item"], reduce: str) -> Float[Tensor, " group"]:
+def _extreme(values: Float[Tensor, " item"], index: Int[Tensor, " item"], mask: Bool[Tensor, " item"], groups: int, reduce: str) -> Float[Tensor, " group"]:
     worst = torch.inf if reduce == "amin" else -torch.inf
-    start = values.new_full((_num_groups(index),), worst)
-    return torch.scatter_reduce(start, 0, index, values.where(mask, worst), reduce)
+    return torch.scatter_reduce(values.new_full((groups,), worst), 0, index, values.where(mask, worst), reduce)
