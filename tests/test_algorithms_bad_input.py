@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 SCRIPT = '''
 import torch
@@ -43,7 +44,8 @@ EXPECTED = [
 
 
 def test_errors_name_field_got_and_expected() -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
+    root = Path(__file__).resolve().parents[1]
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False, cwd=root)
     assert done.stderr == ""
     got = done.stdout.splitlines()
     assert [line[: len(expected)] for line, expected in zip(got, EXPECTED, strict=True)] == EXPECTED

@@ -1,0 +1,49 @@
+"""Credit is computed over the whole table at once, in memory that grows with the table only."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from a2tgpo.algorithms import ALGORITHMS
+from a2tgpo.bench_credit import LOOPS, bench_credit, format_timings, random_table
+
+
+class Recorder(TorchDispatchMode):
+    """Counts tensor operations and remembers the largest result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = 0
+        self.largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.operations += 1
+        for value in result if isinstance(result, tuple | list) else [result]:
+            if isinstance(value, torch.Tensor):
+                self.largest = max(self.largest, value.numel())
+        return result
+
+
+def recorded(name: str, num_episodes: int) -> Recorder:
+    algorithm, table = ALGORITHMS[name](), random_table(num_episodes)
+    with Recorder() as recorder:
+        algorithm(table)
+    return recorder
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_operations_do_not_grow_and_memory_is_linear(name: str) -> None:
+    small, large = recorded(name, 128), recorded(name, 1024)
+    assert small.operations == large.operations < 400
+    assert large.largest <= 8 * small.largest
+    assert large.largest <= 2 * 1024 * 6
+
+
+def test_at_least_fifty_times_faster_than_loops_at_1024_episodes() -> None:
+    timings = bench_credit(sizes=(1024,), repeats=5)
+    assert [timing.algorithm for timing in timings] == list(LOOPS)
+    assert all(timing.ratio > 50 for timing in timings), format_timings(timings)
+    assert format_timings(timings).count("×") == len(timings)
