@@ -4,10 +4,10 @@
 length. It batches to a tuple of strings and crosses process borders through shared memory as UTF-8.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from multiprocessing.context import BaseContext
 from multiprocessing.sharedctypes import RawArray
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from gymnasium import Space
@@ -82,14 +82,34 @@ def _write(space: UnicodeText, index: int, value: str, shared_memory: Any) -> No
 
 
 @read_from_shared_memory.register(UnicodeText)
-def _read(space: UnicodeText, shared_memory: Any, n: int = 1) -> tuple[str, ...]:
-    memory = memoryview(shared_memory).cast("B")
-    texts = []
-    for index in range(n):
-        start = index * _slot_size(space) + _LENGTH_BYTES
-        length = int.from_bytes(memory[start - _LENGTH_BYTES : start], "little")
-        texts.append(bytes(memory[start : start + length]).decode("utf-8", "surrogatepass"))
-    return tuple(texts)
+def _read(space: UnicodeText, shared_memory: Any, n: int = 1) -> "_SharedTexts":
+    return _SharedTexts(space, shared_memory, n)
+
+
+class _SharedTexts(Sequence[str]):
+    """The texts that lie in shared memory now. `AsyncVectorEnv` reads once and then relies on the result to follow the memory; its copies are plain tuples."""
+
+    def __init__(self, space: UnicodeText, shared_memory: Any, n: int) -> None:
+        self._space, self._memory, self._n = space, memoryview(shared_memory).cast("B"), n
+
+    def __len__(self) -> int:
+        return self._n
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(self._n)))
+        if not -self._n <= index < self._n:
+            raise IndexError(index)
+        start = index % self._n * _slot_size(self._space) + _LENGTH_BYTES
+        length = int.from_bytes(self._memory[start - _LENGTH_BYTES : start], "little")
+        return bytes(self._memory[start : start + length]).decode("utf-8", "surrogatepass")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> tuple[str, ...]:
+        return tuple(self)
 
 
 def _slot_size(space: UnicodeText) -> int:
