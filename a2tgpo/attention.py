@@ -56,11 +56,14 @@ def flex_attention(mask: ProbeMask) -> Attend:
     visible, width = mask.visible, mask.width
     rows, probes, columns = visible.shape
 
-    def allowed(row: Tensor, _head: Tensor, token: Tensor, column: Tensor) -> Tensor:
-        probe = visible[row, (token - width).clamp(min=0), column]
-        return torch.where(token < width, column <= token, probe)
-
-    blocks = flex.create_block_mask(allowed, rows, None, width + probes, columns, device=visible.device.type)
+    blocks = flex.create_block_mask(
+        lambda row, _head, token, column: torch.where(token < width, column <= token, visible[row, (token - width).clamp(min=0), column]),
+        rows,
+        None,
+        width + probes,
+        columns,
+        device=visible.device.type,
+    )
     kernel: Any = _compiled_flex_attention() if visible.is_cuda else flex.flex_attention
 
     def attend(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:

@@ -116,6 +116,7 @@ def _jobs(
     probes: dict[tuple[str, tuple[str, ...]], Probe] = {}
     outcomes: dict[int, set[float]] = {}
     for episode in episodes:
+        policy.check_length(episode.num_tokens, f"an episode of question {episode.question_id!r}")
         outcomes.setdefault(episode.group, set()).add(episode.outcome)
     jobs = []
     for episode in episodes:

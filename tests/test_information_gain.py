@@ -1,7 +1,3 @@
-import math
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import pytest
@@ -10,68 +6,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from a2tgpo.batch import collate
-from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
+from a2tgpo.episode import Episode, StopReason
 from a2tgpo.information_gain import measure
 from a2tgpo.policy import Policy
 from a2tgpo.probes import Scaffold
-from tests.tiny_policy import tiny_policy, tiny_tokenizer
-
-SCAFFOLD = Scaffold("<think> The evidence is sufficient to answer. </think>\n<answer> ", " </answer>")
-GLUED = Scaffold("<answer>", "</answer>")
-SEARCH, ANSWER, INVALID = ActionKind.SEARCH, ActionKind.ANSWER, ActionKind.INVALID
-
-
-def turn(context: Sequence[int], action: Sequence[int], kind: ActionKind = SEARCH, **info: Any) -> Turn:
-    return Turn(tuple(context), tuple(action), (-1.0,) * len(action), kind, info=info)
-
-
-def episode(*turns: Turn, stop: StopReason = StopReason.ANSWERED, closing: Sequence[int] = (), golds: Sequence[str] = ("Paris",), **fields: Any) -> Episode:
-    values = {"group": 0, "question_id": "q-1", "seed": 0, "outcome": 0.0} | fields
-    return Episode(turns=turns, stop=stop, closing_ids=tuple(closing), gold_answers=tuple(golds), **values)
-
-
-# ---- the oracle: one plain forward per probe, no padding, no sharing
-
-
-def plain_logprobs(policy: Policy, token_ids: Sequence[int]) -> torch.Tensor:
-    """[token]: log-probability of token i given those before it; NaN for the first."""
-    ids = torch.tensor([list(token_ids)])
-    with torch.no_grad():
-        logits = policy.model(ids).logits[0].float()
-    chosen = logits[:-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
-    return torch.cat([torch.tensor([torch.nan]), chosen])
-
-
-def plain_value(policy: Policy, prefix: Sequence[int], scaffold: Scaffold, gold: str) -> float:
-    """Mean log-probability of the tokens that cover the gold's characters; the closing text is left in place."""
-    encoded = policy.tokenizer(scaffold.prefix + gold + scaffold.suffix, add_special_tokens=False, return_offsets_mapping=True)
-    start, end = len(scaffold.prefix), len(scaffold.prefix) + len(gold)
-    first = min(i for i, (_, last) in enumerate(encoded["offset_mapping"]) if last > start)
-    last = max(i for i, (begin, finish) in enumerate(encoded["offset_mapping"]) if begin < end and finish > begin)
-    scored = plain_logprobs(policy, [*prefix, *encoded["input_ids"]])[len(prefix) :]
-    return float(scored[first : last + 1].double().mean())
-
-
-def plain_gains(policy: Policy, item: Episode, scaffold: Scaffold, aliases: str, measure: str) -> list[float | None]:
-    @cache
-    def value(cut: int) -> float:
-        values = [plain_value(policy, item.token_ids[:cut], scaffold, gold) for gold in item.gold_answers]
-        values = [math.exp(v) for v in values] if measure == "prob" else values
-        return {"first": values[0], "max": max(values), "mean": sum(values) / len(values)}[aliases]
-
-    seen, shown = [], []  # tokens before each turn, and after its observation
-    at = 0
-    for k, step in enumerate(item.turns):
-        seen.append(at + len(step.context_ids))
-        at = seen[-1] + len(step.action_ids)
-        shown.append(at + len(item.turns[k + 1].context_ids if k + 1 < item.num_turns else item.closing_ids))
-    return [value(shown[k]) - value(seen[k]) if step.action is SEARCH and shown[k] > seen[k] + len(step.action_ids) else None for k, step in enumerate(item.turns)]
-
-
-# ---- random episodes
+from tests.plain_gains import ANSWER, GLUED, SCAFFOLD, episode, plain_gains, plain_logprobs, turn
+from tests.tiny_policy import tiny_policy
 
 GOLDS = st.one_of(
-    st.sampled_from(["Paris", "New York City", "1248", "東京", "São Paulo", "a", " spaced  out ", "naïve café\n", "🗼🗼", "x" * 40, "the the the", "</answer>"]),
+    st.sampled_from(["Paris", "New York City", "1248", "東京", "São Paulo", "a", " spaced  out ", "naïve café\n", "🗼🗼", "x" * 40, "the the", "</answer>"]),
     st.text(min_size=1, max_size=12).filter(lambda text: bool(text.strip())),
 )
 TOKENS = st.lists(st.integers(1, 390), min_size=1, max_size=9)
@@ -89,10 +32,11 @@ PLANS = st.fixed_dictionaries(
 
 def planned(plan: dict[str, Any]) -> Episode:
     """Episodes are built outside the strategies, since the run-time type checker draws random numbers of its own."""
-    turns = [turn(*step) for step in plan["searches"]]
+    turns = [turn(context, action) for context, action in plan["searches"]]
     if plan["answer"] is None and turns:
         return episode(*turns, stop=StopReason.MAX_TURNS, closing=plan["closing"], golds=plan["golds"])
-    return episode(*turns, turn(*(plan["answer"] or ([1], [2])), ANSWER), golds=plan["golds"])
+    context, action = plan["answer"] or ([1], [2])
+    return episode(*turns, turn(context, action, ANSWER), golds=plan["golds"])
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
@@ -104,7 +48,7 @@ def planned(plan: dict[str, Any]) -> Episode:
     how=st.sampled_from(["logprob", "prob"]),
     micro_batch_tokens=st.sampled_from([1, 300, 16384]),
 )
-def test_one_pass_equals_one_forward_per_probe(kind: str, plans: list[dict[str, Any]], scaffold: Scaffold, aliases: Any, how: Any, micro_batch_tokens: int) -> None:
+def test_one_pass_equals_one_forward_per_probe(kind: str, plans: list[Any], scaffold: Scaffold, aliases: Any, how: Any, micro_batch_tokens: int) -> None:
     policy = tiny_policy(kind)
     batch = [planned(plan) for plan in plans]
     result = measure(policy, batch, scaffold, aliases=aliases, measure=how, micro_batch_tokens=micro_batch_tokens)
@@ -117,3 +61,53 @@ def test_one_pass_equals_one_forward_per_probe(kind: str, plans: list[dict[str, 
         mask = torch.tensor(before.action_mask)
         torch.testing.assert_close(result.scores.logprobs[row, : before.num_tokens][mask], plain[mask], atol=1e-5, rtol=0)
         assert not result.scores.logprobs[row][~tokens.action_mask[row]].any()
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+@pytest.mark.parametrize("attention", ["sdpa", "flex"])
+@pytest.mark.parametrize("aliases", ["first", "max", "mean"])
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_twenty_aliases_of_up_to_forty_tokens(kind: str, attention: Any, aliases: Any) -> None:
+    policy = tiny_policy(kind)
+    golds = [f"São Paulo {'東京' * (n % 11)} number {n} of the year {1000 + n * n}" for n in range(20)]
+    sizes = [len(policy.tokenizer(gold)["input_ids"]) for gold in golds]
+    assert max(sizes) >= 40
+    batch = [
+        episode(turn([5, 6, 7], [8, 9]), turn(range(20, 60), [3] * 4), turn([1], [2], ANSWER), golds=golds),
+        episode(turn([5, 6, 7], [8, 9]), turn([4], [4]), stop=StopReason.MAX_TURNS, closing=[7, 8], golds=golds),
+    ]
+    result = measure(policy, batch, SCAFFOLD, aliases=aliases, attention=attention)
+    for before, after in zip(batch, result.episodes, strict=True):
+        assert [step.information_gain for step in after.turns] == pytest.approx(plain_gains(policy, before, SCAFFOLD, aliases, "logprob"), abs=1e-5)
+
+
+def test_shared_beginnings_of_aliases_are_computed_once() -> None:
+    policy = tiny_policy()
+    texts = [policy.tokenizer(f"{SCAFFOLD.prefix}{gold}{SCAFFOLD.suffix}", add_special_tokens=False)["input_ids"] for gold in ("1248", "1249")]
+    one = measure(policy, [episode(turn([1], [2], ANSWER), golds=["1248"])], SCAFFOLD, aliases="max")
+    two = measure(policy, [episode(turn([1], [2], ANSWER), golds=["1248", "1249", "1248"])], SCAFFOLD, aliases="max")
+    assert len(texts[0]) - 10 < one.probe_tokens < len(texts[0])  # the closing text and the last gold token are never read
+    assert one.probe_tokens <= two.probe_tokens <= one.probe_tokens + 3
+
+
+def test_bfloat16_stays_near_float32() -> None:
+    item = episode(turn(range(1, 9), [8, 9]), turn(range(20, 40), [3] * 4), turn([1], [2], ANSWER), golds=["New York City"])
+    torch.manual_seed(0)
+    exact = tiny_policy("llama", seed=3)
+    rounded = Policy(type(exact.model)(exact.model.config).to(torch.bfloat16).eval(), exact.tokenizer)
+    rounded.model.load_state_dict({name: weight.to(torch.bfloat16) for name, weight in exact.model.state_dict().items()})
+    low, high = (measure(policy, [item], SCAFFOLD) for policy in (rounded, exact))
+    assert low.scores.logprobs.dtype == torch.float32
+    assert low.values[0].tolist() == pytest.approx(high.values[0].tolist(), rel=0.05, nan_ok=True)
+
+
+def test_the_padding_side_of_the_tokenizer_does_not_matter() -> None:
+    policy = tiny_policy("qwen2")
+    batch = [episode(turn([1, 2], [3]), turn(range(4, 4 + n), [9, 9], ANSWER)) for n in (1, 8, 3)]
+    before = policy.tokenizer.padding_side
+    results = []
+    for side in ("left", "right"):
+        policy.tokenizer.padding_side = side
+        results.append(measure(policy, batch, SCAFFOLD))
+    policy.tokenizer.padding_side = before
+    torch.testing.assert_close(results[0].values, results[1].values, atol=0, rtol=0, equal_nan=True)
