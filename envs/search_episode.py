@@ -188,9 +188,11 @@ class SearchEpisode:
         self._observation = observation
         self._exchanges.append(Exchange(text, observation, passages))
         gain = MISSING
-        if scored and self.rules.scorer is not None:
+        if self.rules.scorer is not None and (scored or stop is None):
+            # Scored after turns without a search too: what they wrote may move a model's value, and is not the next search's gain.
             value = self._score()
-            gain, self._value = value - self._value, value
+            gain = value - self._value if scored else MISSING
+            self._value = value
         info = self._info(
             action=str(action.kind),
             query=action.text if action.kind is ActionKind.SEARCH else "",
