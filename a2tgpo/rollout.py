@@ -48,6 +48,7 @@ class Rollout:
     def __init__(self, env: SearchQAVectorEnv, engine: Engine, chat: Chat, *, max_action_tokens: int, max_episode_tokens: int) -> None:
         self.env = env
         self.golds = {question.id: question.answers for question in env.questions}
+        self.supporting = {question.id: question.supporting for question in env.questions}
         self.engine = engine
         self.chat = chat
         self.max_action_tokens = max_action_tokens
@@ -118,7 +119,7 @@ class Rollout:
             stop=stop,
             closing_ids=closing,
             gold_answers=self.golds[play.task.question_id],
-            info={key: info[key] for key in ("em", "f1", "outcome", "searches", "answer")},
+            info={key: info[key] for key in ("em", "f1", "outcome", "searches", "answer")} | {"supporting": self.supporting[play.task.question_id]},
         )
 
 

@@ -126,15 +126,15 @@ A2TGPO_TABLE = make_table([1, 0, 0], [3, 2, 3], gains=[[0.30, 0.10], [0.05], [-0
 
 
 def test_a2tgpo_advantage() -> None:
-    # z at turn 0 over (.30, .05, −.10): μ = .08333, σ_p = .16500 → (1.31306, −.20202, −1.11104); at turn 1 over (.10, .20): −1, 1.
-    # z^R over (1, 0, 0): 1.41421, −.70711. A_{0,0} = .3·(1.31306 − 1)/√2 + 1.41421 = 1.48065; A_{0,1} = .3·(−1) + 1.41421
+    # z at turn 0 over (.30, .05, −.10): μ = .08333, σ_p = .16499 → (1.3132, −.2020, −1.1112); at turn 1 over (.10, .20): −1, 1.
+    # z^R over (1, 0, 0): 1.41421, −.70711. A_{0,0} = .3·(1.3132 − 1)/√2 + 1.41421 = 1.48065; A_{0,1} = .3·(−1) + 1.41421
     credit = A2TGPO()(A2TGPO_TABLE).advantage
     expected = torch.tensor([[1.48065, 1.11422, 1.41421], [-0.76771, -0.70711, 0], [-0.73069, -0.40711, -0.70711]])
     torch.testing.assert_close(credit, expected, atol=5e-5, rtol=0)
 
 
 def test_a2tgpo_clip_scale() -> None:
-    # c = 1 + .3·(2·sigmoid(z) − 1); sigmoid(1.31306) = .78804 → 1.17283
+    # c = 1 + .3·(2·sigmoid(z) − 1); sigmoid(1.3132) = .78806 → 1.17283
     expected = torch.tensor([[1.17283, 0.86137, 1], [0.96980, 1, 1], [0.84859, 1.13863, 1]])
     torch.testing.assert_close(A2TGPO()(A2TGPO_TABLE).clip_scale, expected, atol=5e-5, rtol=0)
 
@@ -152,8 +152,8 @@ def test_a2tgpo_ablations() -> None:
     assert torch.allclose(outcome_only.advantage, AT2PO()(A2TGPO_TABLE).advantage)
     assert torch.equal(outcome_only.clip_scale, base.clip_scale)
     assert bool((A2TGPO(clip_modulation=0.0)(A2TGPO_TABLE).clip_scale == 1).all())
-    # without √n the first of two gains keeps the whole sum: .3·(1.31306 − 1) + 1.41421
-    assert A2TGPO(variance_rescaling=False)(A2TGPO_TABLE).advantage[0, 0].item() == pytest.approx(1.41421 + 0.3 * 0.31306, abs=1e-4)
+    # without √n the first of two gains keeps the whole sum: .3·(1.3132 − 1) + 1.41421
+    assert A2TGPO(variance_rescaling=False)(A2TGPO_TABLE).advantage[0, 0].item() == pytest.approx(1.41421 + 0.3 * 0.3132, abs=1e-4)
     # one pool (.30, .10, .05, −.10, .20): μ = .11, σ_p = .135647; the last gain of episode 0 is (.10 − .11)/.135647
     assert A2TGPO(turn_groups=False)(A2TGPO_TABLE).advantage[0, 1].item() == pytest.approx(1.41421 - 0.3 * 0.07372, abs=1e-4)
 

@@ -10,11 +10,11 @@ from a2tgpo.algorithms import ALGORITHMS
 from a2tgpo.bench_credit import LOOPS, bench_credit, format_timings, random_table
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts tensor operations and remembers the largest result."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.operations = 0
         self.largest = 0
 
@@ -28,8 +28,8 @@ class Recorder(TorchDispatchMode):
 
 
 def recorded(name: str, num_episodes: int) -> Recorder:
-    algorithm, table = ALGORITHMS[name](), random_table(num_episodes)
-    with Recorder() as recorder:
+    algorithm, table, recorder = ALGORITHMS[name](), random_table(num_episodes), Recorder()
+    with recorder:
         algorithm(table)
     return recorder
 
