@@ -22,10 +22,12 @@ def check_number(owner: object, field: str, low: float = -inf, high: float = inf
 
 
 def check_count(owner: object, field: str, low: int) -> None:
-    """Raise ValueError unless `owner.field` is a whole number of at least `low`."""
+    """Raise ValueError unless `owner.field` is a whole number of at least `low`; 3.0, as a recipe may have read it, becomes 3."""
     value = getattr(owner, field)
-    if not isinstance(value, int) or isinstance(value, bool) or value < low:
+    whole = not isinstance(value, bool) and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))
+    if not whole or value < low:
         raise ValueError(f"{type(owner).__name__}.{field}: got {value!r}, expected a whole number of at least {low}")
+    object.__setattr__(owner, field, int(value))
 
 
 def check_flag(owner: object, field: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 SCRIPT = '''
 import torch
 from dataclasses import replace
-from a2tgpo.algorithms import GRPO, A2TGPO, policy_loss
+from a2tgpo.algorithms import A2TGPO, DAPO, GRPO, policy_loss
 from tests.tables import make_table
 
 table = make_table([1.0, 0.0], [2, 2], [[0.1], [0.2]])
@@ -27,7 +27,7 @@ for attempt in attempts:
         attempt()
     except ValueError as error:
         print(error)
-print(A2TGPO(gamma=1, ig_weight=0).ig_weight)
+print(A2TGPO(gamma=1, ig_weight=0).ig_weight, DAPO(max_resamples=3.0).max_resamples)
 '''
 
 EXPECTED = [
@@ -39,7 +39,7 @@ EXPECTED = [
     "GRPO.normalize_std: got 'no', expected true or false",
     "A2TGPO.gamma: got 'one', expected a number from 0 to 1",
     "A2TGPO: got unknown parameter 'alpha', expected one of loss, max_resamples, gamma, ig_weight, clip_modulation, turn_groups, variance_rescaling",
-    "0.0",
+    "0.0 3",
 ]
 
 
