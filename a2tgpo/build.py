@@ -158,3 +158,4 @@ def limit_threads(threads: int) -> None:
     """For child processes that are about to import torch: tiny models are slower on two threads than on one."""
     os.environ["OMP_NUM_THREADS"] = str(threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"

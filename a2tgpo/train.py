@@ -64,8 +64,8 @@ class Run:
             self.parts.engine.load_weights(self.parts.policy, version=self.step + 1)
             clock.lap("update")
             self.step += 1
-            described = episode_metrics(episodes) | gain_metrics(measured) | credit_metrics(table, credit)
-            self.record("train", described | updated | clock.laps)
+            described = episode_metrics(measured.episodes) | gain_metrics(measured) | credit_metrics(table, credit)
+            self.record("train", described | {"failed": 1 - len(played) / len(episodes)} | updated | clock.laps)
             self.keep(measured.episodes, credit)
 
     def collect(self, stream: QuestionStream) -> list[Episode]:
@@ -99,14 +99,17 @@ class Run:
         )
 
     def evaluate(self) -> Evaluation:
-        """Greedy score on the same held-out questions every time."""
+        """Greedy score on the same held-out questions every time, and on as many training questions at the end (`em_train`: what is remembered)."""
         clock = _Clock()
-        split, settings = self.parts.validation, self.recipe.training
-        questions = fixed_subset(split.questions, settings.evaluate_questions, seed=0)
-        played = evaluate(split.rollout, questions, seed=0)
+        settings, sets = self.recipe.training, {"validation": self.parts.validation, "train": self.parts.train}
+        questions = {name: fixed_subset(split.questions, settings.evaluate_questions, seed=0) for name, split in sets.items()}
+        played = evaluate(self.parts.validation.rollout, questions["validation"], seed=0)
         result = Evaluation(played.questions, self.measure(played.episodes, wanted=True).episodes)
+        metrics = result.metrics
+        if self.step == settings.steps:
+            metrics["em_train"] = evaluate(self.parts.train.rollout, questions["train"], seed=0).metrics["em"]
         clock.lap("evaluation")
-        self.record("evaluation", result.metrics | clock.laps)
+        self.record("evaluation", metrics | clock.laps)
         rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in result.rows())
         write_text(self.folder / "evaluations" / f"step-{self.step:06d}.jsonl", rows)
         return result
