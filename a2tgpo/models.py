@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from a2tgpo import __version__
 from a2tgpo.checkpoint import publish
 from a2tgpo.config import ConfigError, Recipe
-from a2tgpo.envs import PROTOCOLS
+from a2tgpo.envs.protocols import protocol_of
 from a2tgpo.folder import claim
 from a2tgpo.policy import Policy
 
@@ -78,7 +78,7 @@ def _tiny(recipe: Recipe) -> Policy:
     from a2tgpo.tiny import tiny_policy
 
     sizes = {name: int(value) for name, value in recipe.model.options.items()}
-    return tiny_policy(PROTOCOLS[recipe.environment.protocol].tags, recipe.warm_start.seed, **sizes)
+    return tiny_policy(protocol_of(recipe.environment.protocol).tags, recipe.warm_start.seed, **sizes)
 
 
 SOURCES = {"tiny": _tiny}

@@ -1,0 +1,93 @@
+"""The command line as a user meets it: results, and one paragraph with exit code 2 for everything that cannot be done."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from a2tgpo.cli import main
+
+
+def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(list(words)) == 2
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    return " ".join(captured.err.split())
+
+
+def test_help_and_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert "compare" in capsys.readouterr().out
+    assert "got 'compar', expected one of compare" in error_of(capsys, "compar")
+
+
+def test_help_imports_no_torch() -> None:
+    code = "import sys; from a2tgpo.cli import main; main(['--help']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("compare",), "recipe: got none, expected `a2tgpo compare RECIPE"),
+        (("compare", "quickstrat"), "did you mean 'quickstart'?"),
+        (("train", "quickstart", "--algorithm", "a2tpgo", "--dry-run"), "algorithm: got 'a2tpgo'"),
+        (("train", "quickstart", "--algorithm-options", "ig_wieght", "0.1", "--dry-run"), "unknown parameter 'ig_wieght'"),
+        (("train", "quickstart", "--rollout.group-size", "1"), "rollout.group_size: got 1, expected at least 2"),
+        (("evaluate", "nowhere"), "model: got 'nowhere'"),
+        (("play", "nowhere"), "run: got 'nowhere'"),
+    ],
+)
+def test_errors_of_arguments(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str) -> None:
+    assert message in error_of(capsys, *words)
+
+
+def test_wrong_type_on_the_command_line() -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "quickstart", "--seed", "one", "--dry-run"])
+    assert ended.value.code == 2
+
+
+def test_dry_run_prints_the_complete_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "quickstart", "--algorithm", "grpo", "--update.learning-rate", "0.001", "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert 'algorithm = "grpo"' in printed
+    assert "learning_rate = 0.001" in printed
+
+
+def recipe_file(folder: Path, text: str) -> str:
+    path = folder / "recipe.toml"
+    path.write_text(f'name = "try"\n{text}')
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[environment]\ntop_k = 5000\n[warm_start]\nmax_steps = 1", "top_k: got 5000, expected at most the"),
+        ('[environment]\nid = "a2tgpo/SearchQA-v0"\ndataset = "none.jsonl"\n[model]\nsource = "m"\n[warm_start]\nenabled = false', "m"),
+        ('[environment]\nprotocol = "tgas"', "protocol: got 'tgas'"),
+        ('[environment]\nid = "a2tgpo/Almanak-v0"', "Almanak"),
+        ("[warm_start]\nmax_steps = 2\nevaluate_every = 1\ntarget_success = 0.99\nevaluate_questions = 8\ndemonstrations = 50", "warm_start.target_success: got"),
+    ],
+)
+def test_recipes_that_cannot_be_run_leave_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str) -> None:
+    runs = tmp_path / "runs"
+    assert message in error_of(capsys, "train", recipe_file(tmp_path, text), "--runs", str(runs))
+    left = [path for path in runs.rglob("*") if path.is_file() and path.name != ".lock"] if runs.exists() else []
+    assert left == []
+
+
+def test_model_folder_without_tokenizer(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from tests.tiny_models import tiny_policy
+
+    tiny_policy().model.save_pretrained(tmp_path / "model")
+    recipe = recipe_file(tmp_path, f'[model]\nsource = "{tmp_path / "model"}"\n[warm_start]\nenabled = false')
+    assert "has no tokenizer" in error_of(capsys, "train", recipe, "--runs", str(tmp_path / "runs"))
+
+
+def test_runs_folder_that_cannot_be_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file")
+    message = error_of(capsys, "compare", "quickstart", "--runs", str(tmp_path / "runs"))
+    assert "run folder: cannot write" in message
