@@ -15,6 +15,8 @@ from a2tgpo.envs.records import Passage
 from a2tgpo.episode import ActionKind
 
 _MARKUP = re.compile(r"<(/?[A-Za-z_|][\w|:.\-]{0,60}\s?/?)>")
+_ANY_TAG = re.compile(r"</?(?:think|search|answer|information|result|tool_call|tool_response)>")
+_THOUGHT = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 _UNWRITABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
@@ -100,3 +102,18 @@ def earliest_block(text: str, kinds: Sequence[str]) -> tuple[str, int, int, int]
 def clean_content(text: str) -> str:
     """An action's content as one line of writable text."""
     return " ".join(_UNWRITABLE.sub(" ", text).split())
+
+
+def thought_only(text: str) -> bool:
+    """Is the text exactly one closed thought without any tag inside?"""
+    match = _THOUGHT.fullmatch(text)
+    return match is not None and not _ANY_TAG.search(match[1])
+
+
+def listed(passages: Sequence[Passage]) -> str:
+    """Passages as numbered lines."""
+    if not passages:
+        return "No passage matches this query."
+    return "\n".join(
+        f"Doc {rank} (Title: {neutralize(passage.title)}) {neutralize(passage.text)}" for rank, passage in enumerate(passages, start=1)
+    )

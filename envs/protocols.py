@@ -2,8 +2,9 @@
 
 from a2tgpo.envs.protocol import Protocol
 from a2tgpo.envs.tags import Boxed, Tags, TagsBrief
+from a2tgpo.envs.tool_call import ToolCall
 
-PROTOCOLS: dict[str, Protocol] = {"tags": Tags(), "tags_brief": TagsBrief(), "boxed": Boxed()}
+PROTOCOLS: dict[str, Protocol] = {"tags": Tags(), "tags_brief": TagsBrief(), "boxed": Boxed(), "tool_call": ToolCall()}
 
 
 def protocol_of(name: str | Protocol) -> Protocol:

@@ -10,11 +10,14 @@ from typing import Any
 
 import gymnasium as gym
 
-from a2tgpo.envs.corpus import read_corpus
+from a2tgpo.envs.corpus import corpus_fingerprint, read_corpus
 from a2tgpo.envs.datasets import OnBadRow, file_of_split, read, split_items
 from a2tgpo.envs.questions import Retrievers
 from a2tgpo.envs.records import Passage, Question
-from a2tgpo.envs.retrieval import Bm25Retriever, RankBm25Retriever, Retriever
+from a2tgpo.envs.retrieval import Bm25Retriever, LocalRetriever, RankBm25Retriever, Retriever
+from a2tgpo.envs.retrieval.cache import Cache
+from a2tgpo.envs.retrieval.http import HttpRetriever
+from a2tgpo.envs.retrieval.resilience import resilient
 from a2tgpo.envs.retrieval.store import is_index
 from a2tgpo.envs.rows import DataError
 from a2tgpo.envs.search_qa import SearchQAEnv
@@ -57,6 +60,7 @@ def search_qa(
     retriever: str | Retriever,
     questions: Sequence[Question] | None,
     on_bad_row: OnBadRow,
+    cache: str | Path | None,
 ) -> tuple[Sequence[Question], Retrievers]:
     """Questions of a data set, and a retriever over the given corpus or over the paragraphs that came with the questions.
 
@@ -72,12 +76,22 @@ def search_qa(
     asked = list(questions) if questions is not None else [item.question for item in items]
     if not isinstance(retriever, str):
         return asked, retriever
+    engine = _engine(retriever, corpus, items)
+    return asked, engine if cache is None else Cache(engine, cache, _identity(retriever, engine))
+
+
+def _engine(name: str, corpus: str | Path | None, items: Sequence[Item]) -> Retriever:
     if corpus is not None:
-        return asked, Bm25Retriever.open(corpus) if retriever == "bm25" and is_index(corpus) else make_retriever(retriever, read_corpus(corpus))
+        return Bm25Retriever.open(corpus) if name == "bm25" and is_index(corpus) else make_retriever(name, read_corpus(corpus))
     passages = list({passage.id: passage for item in items for passage in item.passages}.values())
-    if not passages and not retriever.startswith(("http://", "https://")):
+    if not passages and not name.startswith(("http://", "https://")):
         raise ValueError("corpus: got none, and the questions come without paragraphs; pass corpus= (a passages file or an index folder) or a retriever")
-    return asked, make_retriever(retriever, passages)
+    return make_retriever(name, passages)
+
+
+def _identity(name: str, engine: Retriever) -> str:
+    """What must be equal for cached results to be comparable."""
+    return f"{name} {corpus_fingerprint(engine.passages)}" if isinstance(engine, LocalRetriever) else name
 
 
 def load_items(dataset: str | Path, split: str, on_bad_row: OnBadRow) -> list[Item]:
@@ -122,6 +136,7 @@ def make_search_qa(
     retriever: str | Retriever = "bm25",
     questions: Sequence[Question] | None = None,
     on_bad_row: OnBadRow = "error",
+    cache: str | Path | None = None,
     **kwargs: Any,
 ) -> SearchQAEnv:
     """`gymnasium.make("a2tgpo/SearchQA-v0", dataset=…)`.
@@ -133,9 +148,10 @@ def make_search_qa(
         retriever: "bm25", "rank_bm25", the address of a retriever server, or a `Retriever`.
         questions: asked instead of the data set's.
         on_bad_row: "error" or "skip".
+        cache: file that keeps search results between runs and processes.
         kwargs: for `SearchQAEnv`.
     """
-    return SearchQAEnv(*search_qa(dataset, corpus, split, retriever, questions, on_bad_row), **kwargs)
+    return SearchQAEnv(*search_qa(dataset, corpus, split, retriever, questions, on_bad_row, cache), **kwargs)
 
 
 def make_search_qa_vector(
@@ -146,10 +162,11 @@ def make_search_qa_vector(
     retriever: str | Retriever = "bm25",
     questions: Sequence[Question] | None = None,
     on_bad_row: OnBadRow = "error",
+    cache: str | Path | None = None,
     **kwargs: Any,
 ) -> SearchQAVectorEnv:
     """`gymnasium.make_vec("a2tgpo/SearchQA-v0", dataset=…)`; arguments as for `make_search_qa`."""
-    return SearchQAVectorEnv(*search_qa(dataset, corpus, split, retriever, questions, on_bad_row), num_envs, **kwargs)
+    return SearchQAVectorEnv(*search_qa(dataset, corpus, split, retriever, questions, on_bad_row, cache), num_envs, **kwargs)
 
 
 def almanac(split: str, fictional: bool, seed: int, worlds: int, retriever: str) -> tuple[Sequence[Question], Retrievers]:
@@ -161,14 +178,16 @@ def almanac(split: str, fictional: bool, seed: int, worlds: int, retriever: str)
 
 
 def make_retriever(name: str, passages: Sequence[Passage]) -> Retriever:
-    """The in-process backend of that name over a corpus.
+    """The in-process backend of that name over a corpus, or the client of a server address, with retries and a circuit breaker.
 
     Raises:
         ValueError: for an unknown name or a corpus that cannot be searched.
     """
+    if name.startswith(("http://", "https://")):
+        return resilient(HttpRetriever(name))
     backends: dict[str, Callable[[Sequence[Passage]], Retriever]] = {"bm25": Bm25Retriever, "rank_bm25": RankBm25Retriever}
     if name not in backends:
-        raise ValueError(f"retriever: got {name!r}, expected one of {', '.join(backends)}")
+        raise ValueError(f"retriever: got {name!r}, expected one of {', '.join(backends)} or the http(s) address of a server")
     return backends[name](passages)
 
 

@@ -5,20 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from a2tgpo.envs.protocol import INVALID, Action, Protocol, clean_content, earliest_block, neutralize
+from a2tgpo.envs.protocol import INVALID, Action, Protocol, clean_content, earliest_block, listed, neutralize, thought_only
 from a2tgpo.envs.records import Passage
 from a2tgpo.episode import ActionKind
 
 _ANY_TAG = re.compile(r"</?(?:think|search|answer|information|result)>")
-_THOUGHT = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 _BLANK = re.compile(r"\s*")
 _BRACES = re.compile(r"\\boxed\{|[{}]")
-
-
-def _thought_only(text: str) -> bool:
-    """Is the text exactly one closed thought without any tag inside?"""
-    match = _THOUGHT.fullmatch(text)
-    return match is not None and not _ANY_TAG.search(match[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +34,7 @@ class Tags(Protocol):
         )
 
     def observation(self, passages: Sequence[Passage]) -> str:
-        return f"\n\n<information>\n{_listed(passages)}\n</information>\n\n"
+        return f"\n\n<information>\n{listed(passages)}\n</information>\n\n"
 
     def corrective(self) -> str:
         return (
@@ -63,7 +56,7 @@ class Tags(Protocol):
         content = clean_content(text[begin:end])
         if not content:
             return INVALID
-        return Action(ActionKind(kind), content, _thought_only(text[:start]) and not _ANY_TAG.search(text[begin:end]))
+        return Action(ActionKind(kind), content, thought_only(text[:start]) and not _ANY_TAG.search(text[begin:end]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +117,7 @@ class Boxed(Tags):
         )
 
     def observation(self, passages: Sequence[Passage]) -> str:
-        return f"\n\n<result>\n{_listed(passages)}\n</result>\n\n"
+        return f"\n\n<result>\n{listed(passages)}\n</result>\n\n"
 
     def parse(self, text: str) -> Action:
         action = Tags.parse(self, text)
@@ -148,11 +141,3 @@ def last_box(text: str) -> str | None:
             if start is not None and (found is None or start > found[0]):
                 found = (start, brace.start())
     return None if found is None else text[found[0] : found[1]].strip()
-
-
-def _listed(passages: Sequence[Passage]) -> str:
-    if not passages:
-        return "No passage matches this query."
-    return "\n".join(
-        f"Doc {rank} (Title: {neutralize(passage.title)}) {neutralize(passage.text)}" for rank, passage in enumerate(passages, start=1)
-    )

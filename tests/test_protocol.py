@@ -200,3 +200,30 @@ def test_notices_are_no_evidence(protocol: Protocol) -> None:
 def test_unknown_protocol_names_the_choices() -> None:
     with pytest.raises(ValueError, match="tags_brief"):
         protocol_of("xml")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "content", "format_ok"),
+    [
+        ('<tool_call>\n{"name": "search", "arguments": {"query": "Paris"}}\n</tool_call>', S, "Paris", True),
+        ('<think>\nx\n</think>\n\n<tool_call>{"name": "search", "arguments": {"query": "Paris"}}</tool_call>', S, "Paris", True),
+        ('so <tool_call>{"name": "search", "arguments": {"query": "Paris"}}</tool_call>', S, "Paris", False),
+        ('<tool_call>{"name": "search", "arguments": "{\\"query\\": \\"Paris\\"}"}</tool_call>', S, "Paris", True),
+        ('<tool_call>{"name": "search", "arguments": {"query": "a\\u0000\\ud800 b"}}</tool_call>', S, "a b", True),
+        ('<tool_call>{"name": "python", "arguments": {"query": "Paris"}}</tool_call>', X, "", False),
+        ('<tool_call>{"name": "search", "arguments": {"query": 3}}</tool_call>', X, "", False),
+        ('<tool_call>{"name": "search", "arguments": {"q": "Paris"}}</tool_call>', X, "", False),
+        ('<tool_call>{"name": "search"}</tool_call>', X, "", False),
+        ("<tool_call>search('Paris')</tool_call>", X, "", False),
+        ("<tool_call>[1]</tool_call>", X, "", False),
+        ("<tool_call>" + "[" * 100_000 + "</tool_call>", X, "", False),
+        ("<tool_call>" + "9" * 10_000 + "</tool_call>", X, "", False),
+        ('<tool_call>{"name": "search", "arguments": {"query": "</tool_call>"}}</tool_call>', X, "", False),
+        ("<answer>Paris</answer>", A, "Paris", True),
+        ("<answer></answer>", X, "", False),
+        ('<answer>Paris</answer><tool_call>{"name": "search", "arguments": {"query": "x"}}</tool_call>', A, "Paris", True),
+    ],
+)
+def test_tool_call_parse(text: str, kind: ActionKind, content: str, format_ok: bool) -> None:
+    action = PROTOCOLS["tool_call"].parse(text)
+    assert (action.kind, action.text, action.format_ok) == (kind, content, format_ok)

@@ -7,7 +7,15 @@ from a2tgpo.envs.records import Passage
 
 
 class RetrievalError(RuntimeError):
-    """The search engine could not answer. The environment turns it into a labelled observation; it never ends a run."""
+    """The search engine could not answer. The environment turns it into a labelled observation; it never ends a run.
+
+    Args:
+        transient: can asking again help?
+    """
+
+    def __init__(self, message: str, transient: bool = True) -> None:
+        super().__init__(message)
+        self.transient = transient
 
 
 @runtime_checkable

@@ -1,0 +1,121 @@
+"""What stands around a search engine that can fail: a time limit, retries, and a circuit breaker.
+
+Each is a retriever around a retriever; `resilient` puts them together in the right order. All raise `RetrievalError` and nothing else on failure, so a training
+run sees labelled observations instead of a crash or a hang.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from a2tgpo.envs.records import Passage
+from a2tgpo.envs.retrieval.base import RetrievalError, Retriever
+
+Clock = Callable[[], float]
+Sleep = Callable[[float], None]
+
+
+class TimeLimit:
+    """Gives up on a call after `seconds`.
+
+    The abandoned call runs on in a daemon thread, since a thread cannot be ended; while too many of them hang, new calls fail at once.
+    """
+
+    def __init__(self, inner: Retriever, seconds: float = 30.0, max_abandoned: int = 8) -> None:
+        if not seconds > 0:
+            raise ValueError(f"TimeLimit.seconds: got {seconds}, expected a positive number")
+        self.inner = inner
+        self.seconds = seconds
+        self._slots = threading.BoundedSemaphore(max_abandoned + 1)
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """See `Retriever.search`."""
+        if not self._slots.acquire(blocking=False):
+            raise RetrievalError("too many searches are still hanging; the engine does not answer")
+        outcome: list[list[list[Passage]] | BaseException] = []
+        thread = threading.Thread(target=self._run, args=(queries, k, outcome), daemon=True)
+        thread.start()
+        thread.join(self.seconds)
+        if not outcome:
+            raise RetrievalError(f"no answer within {self.seconds:g} s")
+        if isinstance(outcome[0], BaseException):
+            raise outcome[0]
+        return outcome[0]
+
+    def _run(self, queries: Sequence[str], k: int, outcome: list[list[list[Passage]] | BaseException]) -> None:
+        try:
+            outcome.append(self.inner.search(queries, k))
+        except BaseException as error:  # carried over to the calling thread, which raises it
+            outcome.append(error)
+        finally:
+            self._slots.release()
+
+
+class Retries:
+    """Asks again after a transient failure, at most `times` times, after a random wait below an exponentially growing limit."""
+
+    def __init__(
+        self, inner: Retriever, times: int = 2, base_seconds: float = 0.2, max_seconds: float = 5.0, seed: int | None = None, sleep: Sleep = time.sleep
+    ) -> None:
+        if times < 0:
+            raise ValueError(f"Retries.times: got {times}, expected 0 or more")
+        self.inner = inner
+        self.times = times
+        self.base_seconds = base_seconds
+        self.max_seconds = max_seconds
+        self._random = random.Random(seed)
+        self._sleep = sleep
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """See `Retriever.search`."""
+        for attempt in range(self.times):
+            try:
+                return self.inner.search(queries, k)
+            except RetrievalError as error:
+                if not error.transient:
+                    raise
+            self._sleep(self._random.uniform(0, min(self.max_seconds, self.base_seconds * 2**attempt)))
+        return self.inner.search(queries, k)
+
+
+class CircuitBreaker:
+    """Stops asking an engine that is down.
+
+    After `failures` failed calls in a row every call fails at once for `cooldown` seconds, then one call is let through.
+    """
+
+    def __init__(self, inner: Retriever, failures: int = 5, cooldown: float = 10.0, clock: Clock = time.monotonic) -> None:
+        if failures < 1:
+            raise ValueError(f"CircuitBreaker.failures: got {failures}, expected at least 1")
+        self.inner = inner
+        self.failures = failures
+        self.cooldown = cooldown
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failed = 0
+        self._closed_until = 0.0
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """See `Retriever.search`."""
+        with self._lock:
+            if self._failed >= self.failures:
+                left = self._closed_until - self._clock()
+                if left > 0:
+                    raise RetrievalError(f"the engine failed {self._failed} times in a row; it is asked again in {left:.1f} s", transient=False)
+                self._closed_until = self._clock() + self.cooldown  # this call is the probe, others wait for it
+        try:
+            found = self.inner.search(queries, k)
+        except RetrievalError:
+            with self._lock:
+                self._failed += 1
+                self._closed_until = self._clock() + self.cooldown
+            raise
+        with self._lock:
+            self._failed = 0
+        return found
+
+
+def resilient(retriever: Retriever, *, retries: int = 2, failures: int = 5, cooldown: float = 10.0) -> CircuitBreaker:
+    """Retries inside a circuit breaker, so that one call counts once however often it was tried. Add `TimeLimit` inside for engines without a deadline."""
+    return CircuitBreaker(Retries(retriever, retries), failures, cooldown)
