@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 MAX_ROW_BYTES = 32 << 20
 """A longer row is a bad row; real rows with twenty paragraphs have about 20 kB."""
@@ -74,8 +74,8 @@ def parse_json(text: str) -> Any:
         raise ValueError("JSON nested too deeply") from error
 
 
-def _open(path: Path) -> IO[bytes]:
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+def _open(path: Path) -> gzip.GzipFile | io.BufferedReader:
+    return gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
 
 
 def _jsonl(path: Path, max_row_bytes: int) -> Iterator[Row | BadRow]:
@@ -136,7 +136,7 @@ def _of_columns(path: Path, columns: Mapping[str, Any]) -> Iterator[dict[str, An
     return (dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True))
 
 
-def _array(path: Path, text: IO[str], buffer: str, max_row_bytes: int) -> Iterator[Row | BadRow]:
+def _array(path: Path, text: io.TextIOWrapper, buffer: str, max_row_bytes: int) -> Iterator[Row | BadRow]:
     decoder = json.JSONDecoder()
     buffer = buffer.lstrip()[1:]
     number = 0

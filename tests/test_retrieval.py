@@ -15,9 +15,9 @@ from a2tgpo.envs.corpus import corpus_fingerprint
 from a2tgpo.envs.datasets import read
 from a2tgpo.envs.records import Passage
 from a2tgpo.envs.retrieval import Bm25Retriever, RankBm25Retriever, Retriever
-from a2tgpo.envs.retrieval.bm25 import searchable, top
+from a2tgpo.envs.retrieval.bm25 import top
 from a2tgpo.envs.retrieval.store import is_index, verify_index
-from a2tgpo.envs.retrieval.text import terms
+from a2tgpo.envs.retrieval.text import passage_terms, terms
 from a2tgpo.envs.rows import DataError
 from tests.conftest import shared_file
 
@@ -29,6 +29,7 @@ PASSAGES = [
     Passage("p5", "ʻIolani Palace", "The royal residence of Hawaiʻi."),
     Passage("p6", "Nothing", "… !!!"),
     Passage("p7", "O'Brien's pub", "A pub."),
+    Passage("p8", "The Who", "An English rock band."),
 ]
 BACKENDS = {"bm25": Bm25Retriever, "rank_bm25": RankBm25Retriever}
 
@@ -52,6 +53,8 @@ def random_corpus(size: int, seed: int = 0) -> list[Passage]:
         ("'Iolani", "p5"),
         ("Hawai'i", "p5"),
         ("OBrien", "p7"),
+        ("the who", "p8"),  # stop words only
+        ("who is in the who?", "p8"),
     ],
 )
 def test_finds(backend: type[Bm25Retriever], query: str, first: str) -> None:
@@ -62,7 +65,7 @@ def test_finds(backend: type[Bm25Retriever], query: str, first: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
-@pytest.mark.parametrize("query", ["", " ", "the of and", "xyzzy", "!!!", "\x00\ud800", "title:foo AND (bar OR", "*", '"unclosed'])
+@pytest.mark.parametrize("query", ["", " ", "of and", "xyzzy", "!!!", "\x00\ud800", "title:foo AND (bar OR", "*", '"unclosed'])
 def test_unknown_words_find_nothing_and_nothing_raises(backend: type[Bm25Retriever], query: str) -> None:
     assert backend(PASSAGES).search([query], 3) == [[]]
 
@@ -94,7 +97,7 @@ def test_scores_are_those_of_bm25s() -> None:
     corpus = random_corpus(800)
     fast = Bm25Retriever(corpus)
     reference = bm25s.BM25(method="lucene")
-    reference.index([terms(searchable(passage)) for passage in corpus], show_progress=False)
+    reference.index([passage_terms(passage.title, passage.text) for passage in corpus], show_progress=False)
     rng = random.Random(0)
     for _ in range(50):
         query = " ".join(f"w{rng.choice([1, 2, 3, rng.randrange(3_000)])}x" for _ in range(rng.randrange(1, 12)))
@@ -107,7 +110,7 @@ def test_rankings_agree_with_rank_bm25_where_both_are_defined() -> None:
     """rank_bm25's Okapi and Lucene's variant differ in the idf: on single-term queries the order of passages is the same."""
     corpus = random_corpus(400)
     fast, slow = Bm25Retriever(corpus), RankBm25Retriever(corpus)
-    okapi = BM25Okapi([terms(searchable(passage)) for passage in corpus])
+    okapi = BM25Okapi([passage_terms(passage.title, passage.text) for passage in corpus])
     compared = 0
     for word in (f"w{n}x" for n in range(20, 400)):
         if okapi.idf.get(terms(word)[0], 0) <= 0:
@@ -243,7 +246,7 @@ def test_tantivy(tmp_path: Path) -> None:
     from a2tgpo.envs.retrieval.tantivy import TantivyRetriever, build_tantivy
 
     built = build_tantivy(iter([*PASSAGES, Passage("long", "T", "x" * 70_000)]), tmp_path / "t")
-    assert len(built) == 8
+    assert len(built) == 9
     opened = pickle.loads(pickle.dumps(TantivyRetriever(tmp_path / "t")))
     for query, first in [("mona lisa", "p1"), ("Zurich", "p3"), ("スマートフォン", "p4"), ("'Iolani", "p5")]:
         assert opened.search([query], 3)[0][0].id == first

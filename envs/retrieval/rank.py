@@ -7,8 +7,8 @@ from rank_bm25 import BM25Okapi
 
 from a2tgpo.envs.records import Passage
 from a2tgpo.envs.retrieval.base import check_corpus
-from a2tgpo.envs.retrieval.bm25 import searchable, top
-from a2tgpo.envs.retrieval.text import terms
+from a2tgpo.envs.retrieval.bm25 import top
+from a2tgpo.envs.retrieval.text import passage_terms, query_terms
 
 
 class RankBm25Retriever:
@@ -25,7 +25,7 @@ class RankBm25Retriever:
         check_corpus(passages, "rank_bm25")
         self._passages = passages
         # A corpus without a single term would divide by zero inside rank_bm25.
-        self._index = BM25Okapi([terms(searchable(passage)) or [""] for passage in passages], k1=k1, b=b)
+        self._index = BM25Okapi([passage_terms(passage.title, passage.text) or [""] for passage in passages], k1=k1, b=b)
 
     @property
     def passages(self) -> Sequence[Passage]:
@@ -36,6 +36,6 @@ class RankBm25Retriever:
         return [self._search_one(query, k) for query in queries]
 
     def _search_one(self, query: str, k: int) -> list[Passage]:
-        scores = np.asarray(self._index.get_scores(terms(query)), dtype=np.float32)
+        scores = np.asarray(self._index.get_scores(query_terms(query)), dtype=np.float32)
         found = [(self._passages[row], float(scores[row])) for row in top(scores, k)]
         return [Passage(passage.id, passage.title, passage.text, score) for passage, score in found]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from a2tgpo.envs.records import Passage
-from a2tgpo.envs.retrieval.text import terms
+from a2tgpo.envs.retrieval.text import passage_terms, query_terms
 from a2tgpo.envs.rows import DataError
 
 _WRITER_BYTES = 256 << 20
@@ -43,7 +43,7 @@ class TantivyRetriever:
 
     def _search_one(self, query: str, k: int) -> list[Passage]:
         schema, query_type, should = self._index.schema, self._tantivy.Query, self._tantivy.Occur.Should
-        clauses = [(should, query_type.term_query(schema, "terms", term)) for term in terms(query)]
+        clauses = [(should, query_type.term_query(schema, "terms", term)) for term in query_terms(query)]
         if not clauses:
             return []
         found = self._searcher.search(query_type.boolean_query(clauses), k)
@@ -73,7 +73,7 @@ def build_tantivy(passages: Iterable[Passage], folder: str | Path) -> TantivyRet
     empty = True
     for passage in passages:
         empty = False
-        document = tantivy.Document(id=passage.id, title=passage.title, text=passage.text, terms=" ".join(terms(f"{passage.title} {passage.text}")))
+        document = tantivy.Document(id=passage.id, title=passage.title, text=passage.text, terms=" ".join(passage_terms(passage.title, passage.text)))
         writer.add_document(document)
     if empty:
         raise DataError(f"{folder}: got an empty corpus, expected at least one passage")
