@@ -14,6 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("a2tgpo.commands.study:train", "one training run: a2tgpo train RECIPE [--algorithm NAME] [any setting]"),
     "evaluate": ("a2tgpo.commands.evaluate:evaluate", "score a run or a model folder on held-out questions: a2tgpo evaluate RUN"),
     "play": ("a2tgpo.commands.play:play", "watch or play one episode in the terminal"),
+    "explain": ("a2tgpo.commands.explain:explain", "how an algorithm came to the credit of recorded episodes: a2tgpo explain ALGORITHM --episode FILE"),
     "recipes": ("a2tgpo.commands.study:recipes", "list the recipes that ship with the package"),
 }
 """Name → (function, help). Looked up by name so that `a2tgpo --help` imports neither torch nor a command."""

@@ -1,13 +1,17 @@
 """The printed arithmetic can be followed, and ends in the credit that training uses."""
 
+import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from a2tgpo.algorithms import A2TGPO, ALGORITHMS, Algorithm
+from a2tgpo.cli import main
 from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
 from a2tgpo.explain import explain
+from a2tgpo.runlog import episode_to_dict
 
 
 def episode(outcome: float, gains: list[float], states: list[str]) -> Episode:
@@ -77,3 +81,35 @@ def test_failed_episodes_are_left_out_and_missing_gains_are_said() -> None:
     blank = [replace(played, turns=tuple(replace(turn, information_gain=None) for turn in played.turns)) for played in GROUP]
     with pytest.raises(ValueError, match="without information gain"):
         explain(blank, A2TGPO())
+
+
+class NoText:
+    """A tokenizer that writes nothing."""
+
+    def decode(self, ids: list[int]) -> str:
+        return ""
+
+    def batch_decode(self, ids: list[list[int]]) -> list[str]:
+        return [""] * len(ids)
+
+
+def test_the_command_explains_a_recorded_group(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = [replace(played, group=1, question_id="q8") for played in GROUP]
+    path = tmp_path / "step.jsonl"
+    path.write_text("".join(json.dumps(episode_to_dict(played, NoText(), None, 0)) + "\n" for played in [*GROUP, *other]))
+    assert main(["explain", "a2tgpo", "--episode", str(path), "--question", "q7"]) == 0
+    assert capsys.readouterr().out.strip() == explain(GROUP, A2TGPO()).strip()
+    assert main(["explain", "igpo", "--episode", str(path)]) == 0
+    assert "question q8" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["a2gpo", "--episode", "x.jsonl"], "did you mean 'a2tgpo'"),
+        (["a2tgpo", "--episode", "x.jsonl"], "got 'x.jsonl', which is no file"),
+    ],
+)
+def test_the_command_says_what_is_wrong(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", *words]) == 2
+    assert message in capsys.readouterr().err
