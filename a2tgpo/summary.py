@@ -75,6 +75,8 @@ def draw_curves(jobs: Sequence[Job], path: Path) -> None:
 
 
 def _cell(column: str, interval: Interval) -> str:
+    if math.isnan(interval.mean):
+        return "–"
     if column == "seconds":
         return f"{interval.mean:.0f}"
     return str(interval)
