@@ -9,6 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 from a2tgpo.envs.records import Passage
@@ -20,6 +21,7 @@ _THOUGHT = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 _UNWRITABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
+@lru_cache(maxsize=1 << 14)  # the same passages are shown again and again
 def neutralize(text: str) -> str:
     """Foreign text made harmless: anything that looks like a tag or special token gets square brackets, control characters and lone surrogates become U+FFFD.
 
@@ -114,6 +116,4 @@ def listed(passages: Sequence[Passage]) -> str:
     """Passages as numbered lines."""
     if not passages:
         return "No passage matches this query."
-    return "\n".join(
-        f"Doc {rank} (Title: {neutralize(passage.title)}) {neutralize(passage.text)}" for rank, passage in enumerate(passages, start=1)
-    )
+    return "\n".join([f"Doc {rank} (Title: {neutralize(hit.title)}) {neutralize(hit.text)}" for rank, hit in enumerate(passages, start=1)])

@@ -34,7 +34,7 @@ class Bm25Retriever:
     def __init__(self, passages: Sequence[Passage], k1: float = 1.5, b: float = 0.75) -> None:
         check_corpus(passages, "bm25")
         index = bm25s.BM25(method="lucene", k1=k1, b=b)
-        index.index([passage_terms(passage.title, passage.text) or [""] for passage in passages], show_progress=False)
+        index.index(_numbered(passages), show_progress=False)
         self._attach(passages, index)
 
     _folder: Path | None = None
@@ -130,3 +130,12 @@ def top(scores: NDArray[np.float32], k: int) -> list[int]:
         best.append(row)
         left[row] = 0
     return best
+
+
+def _numbered(passages: Sequence[Passage]) -> tuple[list[list[int]], dict[str, int]]:
+    """(term numbers of every passage, numbers of the terms in order of appearance); half the memory of lists of words."""
+    vocabulary: dict[str, int] = {"": 0}  # stands in for passages without a term
+    rows = [
+        [vocabulary.setdefault(term, len(vocabulary)) for term in passage_terms(passage.title, passage.text)] or [0] for passage in passages
+    ]
+    return rows, vocabulary
