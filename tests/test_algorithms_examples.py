@@ -12,7 +12,6 @@ from tests.tables import make_table
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 MY_ALGORITHM = f"{EXAMPLES / 'my_algorithm.py'}:MyAlgorithm"
-sys.path.insert(0, str(EXAMPLES))
 
 
 def test_my_algorithm_gives_credit() -> None:
@@ -66,10 +65,9 @@ def test_an_error_in_the_file_is_shown_and_not_remembered(tmp_path: Path) -> Non
 
 
 def test_a_rule_takes_the_place_of_information_gain() -> None:
-    import supporting_passages as example
-
-    episodes = [example.played([["ada", "x"], ["byron"]], 1.0), example.played([["x"], ["ada"]], 0.0), example.played([["ada"], ["ada"]], 0.0)]
     algorithm = load_algorithm(f"{EXAMPLES / 'supporting_passages.py'}:A2TGPOWithSupport")()
+    example = sys.modules[type(algorithm).__module__]
+    episodes = [example.played([["ada", "x"], ["byron"]], 1.0), example.played([["x"], ["ada"]], 0.0), example.played([["ada"], ["ada"]], 0.0)]
     assert not algorithm.needs_information_gain
     table = algorithm.tabulate(episodes)
     # the third episode retrieves the same passage twice: only the first time counts
