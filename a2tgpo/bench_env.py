@@ -71,7 +71,7 @@ def bench_env(sizes: Sequence[int] = (1, 64, 1_024), passages: int = 18_000, ste
     """
     corpus = synthetic_corpus(passages)
     retriever = Bm25Retriever(corpus)
-    questions = [Question(f"q{i}", f"What is {i}?", (corpus[i].title,)) for i in range(64)]
+    questions = [Question(f"q{i}", f"What is {i}?", (corpus[i % passages].title,)) for i in range(64)]
     return [_measure(num_envs, retriever, questions, steps, scorer) for num_envs in sizes]
 
 

@@ -9,11 +9,10 @@ information gain, and its result is returned although no turn can act on it. A s
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from a2tgpo.envs.budget import ObservationBudget
+from a2tgpo.envs.info import MISSING, Info
 from a2tgpo.envs.protocol import Action, Protocol
 from a2tgpo.envs.protocols import PROTOCOLS
 from a2tgpo.envs.records import Passage, Question
@@ -21,8 +20,6 @@ from a2tgpo.envs.retrieval.base import RetrievalError
 from a2tgpo.envs.scorers import Exchange, Scorer, Transcript
 from a2tgpo.envs.scoring import Outcome, exact_match, f1
 from a2tgpo.episode import ActionKind, StopReason
-
-Info = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +51,6 @@ class Rules:
             raise ValueError(f"max_searches: got {self.max_searches}, expected 0 or more, or None for no limit of its own")
         if not self.format_penalty >= 0:
             raise ValueError(f"format_penalty: got {self.format_penalty}, expected 0 or more; it is subtracted")
-
-
-class _Missing(np.float64):
-    """NaN that equals itself: two infos of the same step must compare equal, as Gymnasium's checker demands."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Missing) or bool(np.float64.__eq__(self, other))
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash(_Missing)
-
-
-MISSING: float = _Missing("nan")
-"""A float that was never measured; `math.isnan` is true of it."""
 
 
 class Step(NamedTuple):
@@ -247,30 +227,3 @@ class SearchEpisode:
             "state_key": self._observation,
             "gold_answers": golds,
         }
-
-
-INFO_TYPES: dict[str, type] = {
-    "question_id": str,
-    "turn": int,
-    "action": str,
-    "query": str,
-    "answer": str,
-    "passage_ids": tuple,
-    "retrieval_failed": bool,
-    "retrieval_error": str,
-    "retrieval_failures": int,
-    "answer_logprob": float,
-    "information_gain": float,
-    "outcome": float,
-    "shaping": float,
-    "em": float,
-    "f1": float,
-    "format_ok": bool,
-    "searches": int,
-    "invalid_actions": int,
-    "stop": str,
-    "state_key": str,
-    "gold_answers": tuple,
-}
-"""Keys and types of `info`, in order. `turn` counts finished turns (0 after reset); `state_key` identifies the state that the next turn acts on (GiGPO's
-anchor): the observation that comes with this info. `gold_answers` are for trainers; no observation ever holds them."""

@@ -7,13 +7,14 @@ import gymnasium as gym
 import numpy as np
 
 from a2tgpo.envs.budget import ObservationBudget
+from a2tgpo.envs.info import Info
 from a2tgpo.envs.protocol import Protocol
 from a2tgpo.envs.protocols import protocol_of
 from a2tgpo.envs.questions import QuestionPool, Retrievers
 from a2tgpo.envs.records import Question
 from a2tgpo.envs.scorers import EvidenceScorer, Scorer
 from a2tgpo.envs.scoring import Outcome, outcome_of
-from a2tgpo.envs.search_episode import Info, Rules, SearchEpisode
+from a2tgpo.envs.search_episode import Rules, SearchEpisode
 from a2tgpo.envs.spaces import UnicodeText
 
 MAX_ACTION_LENGTH = 1_000_000
@@ -73,7 +74,7 @@ class SearchQAEnv(gym.Env[str, str]):
         budget: how much of the retrieved passages is shown.
         render_mode: "ansi" makes `render()` return the transcript.
 
-    `info` always has the keys and types of `search_episode.INFO_TYPES`. `reset(options={"question_id": …})` asks a certain question; otherwise one is drawn.
+    `info` always has the keys and types of `info.INFO_TYPES`. `reset(options={"question_id": …})` asks a certain question; otherwise one is drawn.
 
     Raises:
         ValueError: for anything above that cannot work; see `QuestionPool` and `Rules`.

@@ -11,12 +11,13 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from a2tgpo.envs.budget import ObservationBudget
+from a2tgpo.envs.info import INFO_TYPES, Info
 from a2tgpo.envs.protocol import Protocol
 from a2tgpo.envs.questions import QuestionPool, Retrievers
 from a2tgpo.envs.records import Question
 from a2tgpo.envs.scorers import Scorer
 from a2tgpo.envs.scoring import Outcome
-from a2tgpo.envs.search_episode import INFO_TYPES, Info, Rules, SearchEpisode, Step
+from a2tgpo.envs.search_episode import Rules, SearchEpisode, Step
 from a2tgpo.envs.search_qa import MAX_ACTION_LENGTH, checked_text, choose, observation_space_of, rules_of
 from a2tgpo.envs.spaces import UnicodeText
 

@@ -18,9 +18,9 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics as VectorStatistic
 
 import a2tgpo.envs
 from a2tgpo.envs import ObservationBudget, Passage, Question, SearchQAEnv, SearchQAVectorEnv, UnicodeText
+from a2tgpo.envs.info import INFO_TYPES
 from a2tgpo.envs.registration import DATASETS
 from a2tgpo.envs.retrieval import Bm25Retriever, RetrievalError
-from a2tgpo.envs.search_episode import INFO_TYPES
 from tests.conftest import shared_file
 
 PASSAGES = [

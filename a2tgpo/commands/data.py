@@ -1,0 +1,67 @@
+"""`a2tgpo data …`: look into question files, build corpora and indexes from them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from a2tgpo.commands.options import parse
+from a2tgpo.config import ConfigError
+from a2tgpo.envs.corpus import build_corpus, read_corpus
+from a2tgpo.envs.inspection import inspect_file
+from a2tgpo.envs.retrieval import Bm25Retriever
+
+
+@dataclass(frozen=True)
+class InspectOptions:
+    """Count what is in question files: hops, answer types, duplicates, empty golds, answers that no paragraph contains, bad rows."""
+
+    files: tyro.conf.Positional[tuple[Path, ...]]
+    """Question files: JSONL, JSON, Parquet, CSV or TSV, also gzipped."""
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """Build the closed corpus of question files from the paragraphs that came with them."""
+
+    files: tyro.conf.Positional[tuple[Path, ...]]
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    """Folder to write; gets `passages.jsonl` and `manifest.json`."""
+
+
+@dataclass(frozen=True)
+class IndexOptions:
+    """Build a BM25 index over a corpus, to be opened memory-mapped by any number of processes."""
+
+    corpus: tyro.conf.Positional[Path]
+    """Passages file, or a folder with `passages.jsonl`."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    """Folder to write."""
+
+
+def data(words: list[str], console: Console) -> int:
+    """Run `a2tgpo data inspect|corpus|index`."""
+    if not words or words[0] not in ("inspect", "corpus", "index"):
+        raise ConfigError(f"data: got {words[0] if words else 'nothing'!r}, expected inspect FILE…, corpus FILE… -o FOLDER, or index CORPUS -o FOLDER")
+    if words[0] == "inspect":
+        for path in parse(InspectOptions, words[1:], "data inspect").files:
+            for line in inspect_file(path).lines():
+                console.print(line, highlight=False, markup=False, soft_wrap=True)
+    elif words[0] == "corpus":
+        options = parse(CorpusOptions, words[1:], "data corpus")
+        built = build_corpus(options.files, options.output)
+        console.print(
+            f"{built.folder}: {built.passages} passages from {built.questions} questions, {built.duplicates} duplicates left out, "
+            f"{len(built.bad_rows)} bad rows, fingerprint {built.fingerprint[:12]}",
+            soft_wrap=True,
+        )
+        for bad in built.bad_rows[:5]:
+            console.print(f"bad row {bad}", highlight=False, markup=False, soft_wrap=True)
+    else:
+        to_index = parse(IndexOptions, words[1:], "data index")
+        retriever = Bm25Retriever(read_corpus(to_index.corpus))
+        retriever.save(to_index.output)
+        console.print(f"{to_index.output}: index over {len(retriever.passages)} passages")
+    return 0
