@@ -9,6 +9,7 @@ VOWELS = ("a", "e", "i", "o", "u", "ai", "ei", "ou")
 ENDINGS: dict[str, tuple[str, ...]] = {
     "given": ("a", "en", "o", "is"),
     "family": ("er", "ok", "ann", "ild"),
+    "company": ("co", "tech"),
     "city": ("ford", "wick", "by", "stad"),
     "country": ("ia", "land", "ora"),
     "element": ("ium", "on"),

@@ -26,9 +26,9 @@ class Chain:
     relations: tuple[str, ...]
 
 
-def split_of(subject: str) -> str:
-    """The split of every question about this subject, in every world: a hash of the name decides."""
-    place = int.from_bytes(sha256(subject.encode("utf-8")).digest()[:8]) / 2**64
+def split_of(key: str, subject: str) -> str:
+    """The split of every question about this subject of this world: a hash decides, so no seed or option can move a subject to another split."""
+    place = int.from_bytes(sha256(f"{key}/{subject}".encode()).digest()[:8]) / 2**64
     for name, share in SHARES:
         place -= share
         if place < 0:
@@ -72,7 +72,7 @@ def ask(world: World, split: str, hops: Sequence[int], rng: Random) -> list[Ques
     """Questions about the split's subjects, shuffled, with every number of hops as often as the rarest, or `ENOUGH` times where that is very rare."""
     by_hops: dict[int, list[Chain]] = defaultdict(list)
     for subject in world.facts:
-        if split_of(subject) == split:
+        if split_of(world.key, subject) == split:
             for chain in chains(world, subject, max(hops)):
                 by_hops[len(chain.relations)].append(chain)
     size = max(ENOUGH, min(len(by_hops[length]) for length in hops))

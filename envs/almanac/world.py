@@ -51,18 +51,20 @@ RELATIONS: dict[str, Relation] = {
         Relation("origin", "element", "country", "discovery country"),
         Relation("discovery", "element", "year", "discovery year"),
         Relation("successor", "element", "element"),
+        Relation("employer", "person", "company"),
+        Relation("seat", "company", "city"),
     )
 }
 """`birthplace` is a city and `homeland` a country; `neighbour` exists only where a country borders exactly one other by land; `origin` is the country in
-which an element was discovered and `discovery` the year; `successor` is the element with the next atomic number; `field` and `year` are those of a prize."""
+which an element was discovered and `discovery` the year; `successor` is the element with the next atomic number; `field` and `year` are those of a prize. Only drawn worlds have companies."""
 
 NUMERIC = frozenset({"year", "number", "code"})
 """Kinds whose names are figures: renaming shuffles them among themselves instead of inventing words."""
 
-DRAWN = {"person": 48, "city": 24, "country": 16, "element": 12, "currency": 10, "region": 8, "continent": 4, "field": 6}
+DRAWN = {"person": 48, "company": 20, "city": 24, "country": 16, "currency": 10, "region": 8, "field": 6}
 """Entities of each kind in a small drawn world."""
 
-DRAWN_RELATIONS = ("birthplace", "field", "country", "capital", "currency", "region", "neighbour", "origin", "successor")
+DRAWN_RELATIONS = ("birthplace", "employer", "field", "seat", "country", "capital", "currency", "region", "neighbour")
 """Relations of a small drawn world."""
 
 
@@ -159,7 +161,7 @@ def drawn_world(seed: int, index: int) -> World:
         objects = _spread(members[relation.range], len(members[relation.domain]), rng)
         for position, subject in enumerate(members[relation.domain]):
             obj = objects[position]
-            if obj == subject:  # nothing borders or succeeds itself
+            if obj == subject:  # nothing borders itself
                 obj = next(name for name in members[relation.range] if name != subject)
             facts[subject][relation.name] = obj
     for country in members["country"]:  # a capital lies in its country
