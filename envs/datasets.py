@@ -4,14 +4,14 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import numpy as np
 
 from a2tgpo.envs.records import Passage, Question
-from a2tgpo.envs.rows import MAX_ROW_BYTES, BadRow, DataError, Row, iter_rows
+from a2tgpo.envs.rows import MAX_ROW_BYTES, BadRow, DataError, Row, iter_json_lines, iter_rows
 from a2tgpo.envs.scoring import normalize
 from a2tgpo.envs.shapes import Item, ShapeError, to_item
 
@@ -158,3 +158,29 @@ def stream(paths: Sequence[str | Path], seed: int | None = None, buffer: int = 1
         _LOG.warning("%s: %d rows skipped", path, count)
     if rng is not None:
         yield from (held[row] for row in rng.permutation(len(held)))
+
+
+def read_aliases(path: str | Path) -> dict[str, tuple[str, ...]]:
+    """2Wiki's `id_aliases.json`: entity id to its other names, demonyms included as the official evaluation does.
+
+    Raises:
+        DataError: if the file cannot be read or has a row of another shape.
+    """
+    aliases: dict[str, tuple[str, ...]] = {}
+    path = Path(path)
+    rows = iter_json_lines(path) if path.suffix == ".json" else iter_rows(path)  # the official file has one object per line in spite of its name
+    for row in rows:
+        if isinstance(row, BadRow) or not isinstance(row.data.get("Q_id"), str):
+            raise DataError(f"{path}:{row.line}: got no alias row, expected an object with Q_id, aliases and demonyms")
+        aliases[row.data["Q_id"]] = tuple(str(name) for field in ("aliases", "demonyms") for name in row.data.get(field) or ())
+    return aliases
+
+
+def with_aliases(items: Iterable[Item], aliases: Mapping[str, Sequence[str]]) -> list[Item]:
+    """The same items, each question with the aliases of its `answer_id` behind its own golds."""
+    found = []
+    for item in items:
+        more = aliases.get(str(item.question.metadata.get("answer_id")), ())
+        answers = item.question.answers + tuple(alias for alias in more if alias not in item.question.answers)
+        found.append(replace(item, question=replace(item.question, answers=answers)))
+    return found

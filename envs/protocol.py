@@ -116,4 +116,5 @@ def listed(passages: Sequence[Passage]) -> str:
     """Passages as numbered lines."""
     if not passages:
         return "No passage matches this query."
-    return "\n".join([f"Doc {rank} (Title: {neutralize(hit.title)}) {neutralize(hit.text)}" for rank, hit in enumerate(passages, start=1)])
+    heads = [f"Doc {rank} (Title: {neutralize(hit.title)})" if hit.title else f"Doc {rank}" for rank, hit in enumerate(passages, start=1)]
+    return "\n".join([f"{head} {neutralize(hit.text)}" for head, hit in zip(heads, passages, strict=True)])

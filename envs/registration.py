@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium as gym
 
 from a2tgpo.envs.corpus import corpus_fingerprint, read_corpus
-from a2tgpo.envs.datasets import OnBadRow, file_of_split, read, split_items
+from a2tgpo.envs.datasets import OnBadRow, file_of_split, read, read_aliases, split_items, with_aliases
 from a2tgpo.envs.questions import Retrievers
 from a2tgpo.envs.records import Passage, Question
 from a2tgpo.envs.retrieval import Bm25Retriever, LocalRetriever, RankBm25Retriever, Retriever
@@ -61,6 +61,7 @@ def search_qa(
     questions: Sequence[Question] | None,
     on_bad_row: OnBadRow,
     cache: str | Path | None,
+    aliases: str | Path | None,
 ) -> tuple[Sequence[Question], Retrievers]:
     """Questions of a data set, and a retriever over the given corpus or over the paragraphs that came with the questions.
 
@@ -71,6 +72,7 @@ def search_qa(
     items: list[Item] = []
     if dataset is not None:
         items = load_items(dataset, split, on_bad_row)
+        items = items if aliases is None else with_aliases(items, read_aliases(aliases))
     elif questions is None:
         raise ValueError("dataset: got none, expected a file, a folder with one file per split, or the name of a data set; or pass questions=")
     asked = list(questions) if questions is not None else [item.question for item in items]
@@ -137,6 +139,7 @@ def make_search_qa(
     questions: Sequence[Question] | None = None,
     on_bad_row: OnBadRow = "error",
     cache: str | Path | None = None,
+    aliases: str | Path | None = None,
     **kwargs: Any,
 ) -> SearchQAEnv:
     """`gymnasium.make("a2tgpo/SearchQA-v0", dataset=…)`.
@@ -149,9 +152,10 @@ def make_search_qa(
         questions: asked instead of the data set's.
         on_bad_row: "error" or "skip".
         cache: file that keeps search results between runs and processes.
+        aliases: 2Wiki's `id_aliases.json`, whose names are added to the golds.
         kwargs: for `SearchQAEnv`.
     """
-    return SearchQAEnv(*search_qa(dataset, corpus, split, retriever, questions, on_bad_row, cache), **kwargs)
+    return SearchQAEnv(*search_qa(dataset, corpus, split, retriever, questions, on_bad_row, cache, aliases), **kwargs)
 
 
 def make_search_qa_vector(
@@ -163,10 +167,11 @@ def make_search_qa_vector(
     questions: Sequence[Question] | None = None,
     on_bad_row: OnBadRow = "error",
     cache: str | Path | None = None,
+    aliases: str | Path | None = None,
     **kwargs: Any,
 ) -> SearchQAVectorEnv:
     """`gymnasium.make_vec("a2tgpo/SearchQA-v0", dataset=…)`; arguments as for `make_search_qa`."""
-    return SearchQAVectorEnv(*search_qa(dataset, corpus, split, retriever, questions, on_bad_row, cache), num_envs, **kwargs)
+    return SearchQAVectorEnv(*search_qa(dataset, corpus, split, retriever, questions, on_bad_row, cache, aliases), num_envs, **kwargs)
 
 
 def almanac(split: str, fictional: bool, seed: int, worlds: int, retriever: str) -> tuple[Sequence[Question], Retrievers]:

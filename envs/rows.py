@@ -78,7 +78,8 @@ def _open(path: Path) -> gzip.GzipFile | io.BufferedReader:
     return gzip.GzipFile(path) if path.suffix == ".gz" else path.open("rb")
 
 
-def _jsonl(path: Path, max_row_bytes: int) -> Iterator[Row | BadRow]:
+def iter_json_lines(path: Path, max_row_bytes: int = MAX_ROW_BYTES) -> Iterator[Row | BadRow]:
+    """The rows of a file with one JSON object per line, whatever its name."""
     with _open(path) as file:
         line = 0
         while data := file.readline(max_row_bytes + 1):
@@ -216,8 +217,8 @@ def _table(delimiter: str) -> Callable[[Path, int], Iterator[Row | BadRow]]:
 
 
 _READERS: dict[str, Callable[[Path, int], Iterator[Row | BadRow]]] = {
-    ".jsonl": _jsonl,
-    ".ndjson": _jsonl,
+    ".jsonl": iter_json_lines,
+    ".ndjson": iter_json_lines,
     ".json": _json,
     ".parquet": _parquet,
     ".csv": _table(","),

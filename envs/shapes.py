@@ -35,7 +35,7 @@ DATASET_NAMES: dict[str, str] = {
 _GENERIC_ID = re.compile(r"(?:(?:train|dev|validation|test|val)[_-]?)?\d+")
 _TEXT_FIELDS = ("question", "Question", "query")
 _ID_FIELDS = ("id", "_id", "question_id", "QuestionId", "qid")
-_METADATA_FIELDS = ("level", "source", "split", "evidences", "decomposition", "question_decomposition", "answer_in_contexts", "setting")
+_METADATA_FIELDS = ("level", "source", "split", "evidences", "decomposition", "question_decomposition", "answer_in_contexts", "setting", "answer_id")
 
 
 class ShapeError(ValueError):

@@ -101,7 +101,7 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str], NDArray[Any]]):
         """
         return self._episode(index).question
 
-    def reset(self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None) -> tuple[Texts, Info]:
+    def reset(self, *, seed: int | np.integer[Any] | Sequence[int | None] | None = None, options: dict[str, Any] | None = None) -> tuple[Texts, Info]:
         """Start an episode in every environment, or in those of `options["reset_mask"]`.
 
         Args:
@@ -189,10 +189,10 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str], NDArray[Any]]):
             raise RuntimeError(f"environment {index}: got no running episode; call reset first")
         return episode
 
-    def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
+    def _seeds(self, seed: int | np.integer[Any] | Sequence[int | None] | None) -> list[int | None]:
         if seed is None:
             return [None] * self.num_envs
-        seeds: list[int | None] = [seed + index for index in range(self.num_envs)] if isinstance(seed, int) else list(seed)
+        seeds: list[int | None] = [int(seed) + index for index in range(self.num_envs)] if isinstance(seed, int | np.integer) else list(seed)
         if len(seeds) != self.num_envs:
             raise ValueError(f"reset: got {len(seeds)} seeds, expected one per environment ({self.num_envs}) or a single int")
         return seeds

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from a2tgpo.envs.datasets import SPLITS, file_of_split, iter_items, read, shuffled, split_items, split_of, stream
+from a2tgpo.envs.datasets import SPLITS, file_of_split, iter_items, read, read_aliases, shuffled, split_items, split_of, stream, with_aliases
 from a2tgpo.envs.records import Question
 from a2tgpo.envs.rows import BadRow, DataError, iter_rows
 from a2tgpo.envs.scoring import exact_match, f1
@@ -400,7 +400,7 @@ def test_splits_cover_everything_once_and_keep_equal_questions_together(tmp_path
     assert split_of(items[0].question, seed=1) in SPLITS
     assert [split_of(item.question, seed=1) for item in items] != [split_of(item.question) for item in items]
     with pytest.raises(ValueError, match="expected all, train"):
-        split_items(items, "trian")
+        split_items(items, "trein")
 
 
 def test_splits_do_not_depend_on_the_other_rows() -> None:
@@ -434,3 +434,15 @@ def test_shuffles_are_seeded() -> None:
     numbers = list(range(100))
     assert sorted(shuffled(numbers, 3)) == numbers
     assert shuffled(numbers, 3) == shuffled(numbers, 3) != shuffled(numbers, 4)
+
+
+def test_2wiki_aliases(tmp_path: Path) -> None:
+    row = {"_id": "x", "question": "Where?", "answer": "Moscow", "answer_id": "Q649"}
+    items = read(write_jsonl(tmp_path / "q.jsonl", [row, {**row, "_id": "y", "answer_id": None}])).items
+    (tmp_path / "id_aliases.json").write_text('{"Q_id": "Q649", "aliases": ["Moskva", "Moscow"], "demonyms": ["Muscovite"]}\n')
+    extended = with_aliases(items, read_aliases(tmp_path / "id_aliases.json"))
+    assert [item.question.answers for item in extended] == [("Moscow", "Moskva", "Muscovite"), ("Moscow",)]
+    assert items[0].question.answers == ("Moscow",)
+    (tmp_path / "bad.json").write_text("{}\n")
+    with pytest.raises(DataError, match=r"bad\.json:1"):
+        read_aliases(tmp_path / "bad.json")

@@ -261,7 +261,7 @@ def test_every_id_is_checked(name: str, tmp_path: Any) -> None:
 
 
 def play(env: gym.vector.VectorEnv, steps: int, seeds: list[int]) -> list[Any]:
-    observations, infos = env.reset(seed=seeds)
+    observations, infos = env.reset(seed=seeds)  # type: ignore[arg-type]  # Gymnasium's own vector environments take a list
     trace: list[Any] = [observations, _plain(infos)]
     for step in range(steps):
         actions = tuple(SCRIPT[(step + index) % len(SCRIPT)] for index in range(env.num_envs))
@@ -273,7 +273,7 @@ def play(env: gym.vector.VectorEnv, steps: int, seeds: list[int]) -> list[Any]:
 
 def _plain(infos: dict[str, Any]) -> dict[str, Any]:
     """Only what was reported, NaN made comparable."""
-    plain = {}
+    plain: dict[str, Any] = {}
     for key, values in infos.items():
         if key.startswith("_") or f"_{key}" not in infos:
             continue
@@ -467,6 +467,7 @@ def test_wrong_questions_and_calls_are_refused() -> None:
         vector.step(["x"] * 3)
     with pytest.raises(ValueError, match="got 1 question_ids"):
         vector.reset(options={"question_ids": ["q1"]})
+    assert vector.reset(seed=np.int64(3))[0] == vector.reset(seed=[3, 4])[0]
     with pytest.raises(ValueError, match="got 3 seeds"):
         vector.reset(seed=[1, 2, 3])
 

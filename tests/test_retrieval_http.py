@@ -282,7 +282,8 @@ def test_wrong_addresses_are_refused(url: str) -> None:
 
 
 def test_retries_are_bounded_and_spare_permanent_failures() -> None:
-    down, waits = Failing(RetrievalError("down")), []
+    down = Failing(RetrievalError("down"))
+    waits: list[float] = []
     with pytest.raises(RetrievalError, match="down"):
         Retries(down, times=3, base_seconds=1.0, max_seconds=2.0, seed=1, sleep=waits.append).search(["x"], 1)
     assert down.calls == 4
