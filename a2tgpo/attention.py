@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
-"""(queries [row head token width], keys, values [row key_head token width], scaling) -> attended values [row head token width]."""
+"""(queries [row head token width], keys, values [row key_head token width], scaling) -> attended values [row token head width]."""
 
 _NAME = "a2tgpo"
 
@@ -33,7 +33,8 @@ class ProbeMask:
 
 def causal(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
     """Every token sees itself and what came before. Right padding needs no mask, since nothing looks to the right."""
-    return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=query.shape[1] != key.shape[1])
+    grouped = query.shape[1] != key.shape[1]
+    return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=grouped).transpose(1, 2)
 
 
 def split_attention(mask: ProbeMask) -> Attend:
@@ -44,7 +45,7 @@ def split_attention(mask: ProbeMask) -> Attend:
         episode = causal(query[:, :, : mask.width], key[:, :, : mask.width], value[:, :, : mask.width], scaling)
         grouped = query.shape[1] != key.shape[1]
         probes = F.scaled_dot_product_attention(query[:, :, mask.width :], key, value, attn_mask=visible, scale=scaling, enable_gqa=grouped)
-        return torch.cat([episode, probes], dim=2)
+        return torch.cat([episode, probes.transpose(1, 2)], dim=1)
 
     return attend
 
@@ -68,7 +69,7 @@ def flex_attention(mask: ProbeMask) -> Attend:
 
     def attend(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
         attended: Tensor = kernel(query, key, value, block_mask=blocks, scale=scaling, enable_gqa=query.shape[1] != key.shape[1])
-        return attended
+        return attended.transpose(1, 2)
 
     return attend
 
@@ -94,7 +95,7 @@ def _attend(
             f"policy: a layer of {type(module).__name__} attends to {window} tokens only, got rows of {query.shape[2]}; sliding windows are not supported, "
             "use a model without them or shorter episodes"
         )
-    return attend(query, key, value, scaling).transpose(1, 2).contiguous(), None
+    return attend(query, key, value, scaling).contiguous(), None
 
 
 @cache

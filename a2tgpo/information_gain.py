@@ -11,19 +11,19 @@ search has one, also in a truncated episode. A search after an invalid turn is c
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from a2tgpo.batch import collate
+from a2tgpo.batch import TokenBatch, collate
 from a2tgpo.cuts import CutRule, Cuts, observation_cuts, released_cuts
 from a2tgpo.episode import Episode
 from a2tgpo.policy import Policy, micro_batches
 from a2tgpo.probe_pass import Attention, PassResult, pass_with_probes
-from a2tgpo.probes import Aliases, Measure, Probe, Scaffold, build_probe, gold_values
+from a2tgpo.probes import Aliases, Measure, Probe, Scaffold, build_probe, gold_values, probe_tree
 from a2tgpo.token_scores import Entropy, TokenScores
 
 
@@ -33,8 +33,10 @@ class Measurement:
 
     episodes: tuple[Episode, ...]
     """The episodes with `information_gain` filled in."""
+    tokens: TokenBatch
+    """The episodes, collated."""
     scores: TokenScores
-    """Old log-probabilities and entropies of all policy tokens [episode token], in the layout of `collate`."""
+    """Old log-probabilities and entropies of all policy tokens [episode token], in the layout of `tokens`."""
     values: Float[Tensor, "episode cut"]
     """Value of the gold answer before turn k (column k) and after the last turn; NaN where there is none."""
     episode_tokens: int
@@ -60,7 +62,7 @@ def measure(
 
     Args:
         policy: the snapshot that sampled the episodes.
-        episodes: in any order, none failed.
+        episodes: at least one, in any order, none failed.
         scaffold: the protocol's text around an answer; `None` measures no gain, and then none costs anything.
         aliases: which gold answers count. Values are combined over aliases after `measure` was applied.
         micro_batch_tokens: largest number of token places of one forward pass, padding and probes included; a single longer row goes alone.
@@ -68,18 +70,18 @@ def measure(
         cut_rule: `"released"` takes values where the published code does (`released_cuts`), which needs `search_tag`, the text that opens a search.
 
     Raises:
-        ValueError: for an episode that failed, does not fit into the model's context or begins with a sampled token, and for a question without a gold answer
-            that can be scored (see `build_probe`).
+        ValueError: without an episode, for one that failed, does not fit into the model's context or begins with a sampled token, and for a question
+            without a gold answer that can be scored (see `build_probe`).
         FloatingPointError: if a log-probability, an entropy or a value is not finite; names the episode and its question.
     """
     jobs = _jobs(policy, episodes, scaffold, aliases, only_mixed_groups, cut_rule, search_tag)
-    width = max((episode.num_tokens for episode in episodes), default=0)
-    scores = TokenScores(*(torch.zeros((len(episodes), width), device=policy.device) for _ in range(2)))
-    values = torch.full((len(episodes), max((episode.num_turns for episode in episodes), default=0) + 1), torch.nan, dtype=torch.float64)
+    tokens = collate(episodes, policy.pad_token_id, policy.device)
+    scores = TokenScores(*(torch.zeros(tokens.token_ids.shape, device=policy.device) for _ in range(2)))
+    values = torch.full((len(episodes), max(episode.num_turns for episode in episodes) + 1), torch.nan, dtype=torch.float64)
     probe_tokens = 0
     for rows in micro_batches([job.num_tokens for job in jobs], micro_batch_tokens):
         chosen = [jobs[row] for row in rows]
-        batch = collate([job.episode for job in chosen], policy.pad_token_id, policy.device)
+        batch = _rows_of(tokens, rows, max(job.episode.num_tokens for job in chosen))
         with torch.no_grad():
             result = pass_with_probes(policy, batch, [job.places for job in chosen], [job.probe for job in chosen], entropy=entropy, attention=attention)
         _check_finite(result, chosen)
@@ -90,7 +92,12 @@ def measure(
             if job.places:
                 values[row, list(job.cuts.positions)] = torch.from_numpy(gold_values(gold, aliases, measure))
     filled = tuple(_with_gains(job, row, keep_zeros=cut_rule == "observation") for job, row in zip(jobs, values.tolist(), strict=True))
-    return Measurement(filled, scores, values, sum(episode.num_tokens for episode in episodes), probe_tokens)
+    return Measurement(filled, tokens, scores, values, sum(episode.num_tokens for episode in episodes), probe_tokens)
+
+
+def _rows_of(tokens: TokenBatch, rows: list[int], width: int) -> TokenBatch:
+    """Some rows, cut to their own width."""
+    return TokenBatch(*(getattr(tokens, field.name)[rows, :width] for field in fields(tokens)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +139,12 @@ def _jobs(
     return jobs
 
 
-_NO_PROBE = Probe((), (), torch.zeros((0, 0), dtype=torch.bool), (), (), (), 0)
+_NO_PROBE = probe_tree([])
 
 
 def _with_gains(job: _Job, values: Sequence[float], keep_zeros: bool) -> Episode:
-    turns = [replace(turn, information_gain=_gain(values, pair, keep_zeros)) for turn, pair in zip(job.episode.turns, job.cuts.gains, strict=True)]
+    gains = [_gain(values, pair, keep_zeros) for pair in job.cuts.gains]
+    turns = [turn if turn.information_gain == gain else replace(turn, information_gain=gain) for turn, gain in zip(job.episode.turns, gains, strict=True)]
     return replace(job.episode, turns=tuple(turns))
 
 

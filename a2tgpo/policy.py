@@ -19,6 +19,12 @@ _LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 """Config keys of models that do more to their logits than the output matrix."""
 
 
+_WORTH_A_PASS = 1024
+"""Token places from which on a micro-batch is large enough to run at full speed."""
+_SIMILAR = 0.875
+"""Rows of at least this share of the longest row's length are padded without a thought."""
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """A causal language model and its tokenizer.
@@ -142,16 +148,18 @@ class Policy:
 def micro_batches(lengths: Sequence[int], micro_batch_tokens: int) -> list[list[int]]:
     """Cut rows into micro-batches of similar length: indices of rows, longest first, so that rows × longest row stays within `micro_batch_tokens`.
 
-    A row that is longer than that goes alone.
+    A row that is longer than that goes alone. A micro-batch of some size already is not filled up with much shorter rows, whose padding would cost more than
+    another pass.
     """
     batches: list[list[int]] = []
-    room = 0
+    longest = places = 0
     for row in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-        if room < 1:
+        wasteful = places >= _WORTH_A_PASS and lengths[row] < _SIMILAR * longest
+        if not batches or places + longest > micro_batch_tokens or wasteful:
             batches.append([])
-            room = max(1, micro_batch_tokens // max(1, lengths[row]))
+            longest, places = lengths[row], 0
         batches[-1].append(row)
-        room -= 1
+        places += longest
     return batches
 
 

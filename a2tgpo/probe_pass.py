@@ -102,13 +102,15 @@ def _lay_out(cuts: Sequence[Sequence[int]], probes: Sequence[Probe]) -> _Slots:
     slots = _Slots(*(np.full((len(cuts), width), fill, dtype=np.int64) for fill in (0, 0, 1, -1, 0)))
     for index, (row, probe) in enumerate(zip(cuts, probes, strict=True)):
         nodes, copies = len(probe.token_ids), len(row)
-        used = slice(nodes * copies)
-        at = np.repeat(np.asarray(row, dtype=np.int64), nodes)
-        slots.token_ids[index, used] = np.tile(probe.token_ids, copies)
-        slots.position[index, used] = at + np.tile(probe.depth, copies)
-        slots.cut[index, used] = at
-        slots.copy[index, used] = np.repeat(np.arange(copies), nodes)
-        slots.node[index, used] = np.tile(np.arange(nodes), copies)
+        at = np.array(row, dtype=np.int64)[:, None]
+        for name, value in (
+            ("token_ids", probe.token_ids),
+            ("position", at + probe.depth),
+            ("cut", at),
+            ("copy", np.arange(copies)[:, None]),
+            ("node", np.arange(nodes)),
+        ):
+            getattr(slots, name)[index, : copies * nodes].reshape(copies, nodes)[:] = value
     return slots
 
 
@@ -132,13 +134,12 @@ def _gold_places(cuts: Sequence[Sequence[int]], probes: Sequence[Probe], width: 
     """(row, column that predicts it, token id) of every scored gold token; per row, per cut, per scored token."""
     rows, columns, targets = [], [], []
     for index, (row, probe) in enumerate(zip(cuts, probes, strict=True)):
-        source = np.asarray(probe.source, dtype=np.int64)
-        nodes = len(probe.token_ids)
-        at = np.asarray(row, dtype=np.int64)[:, None]
-        behind = width + nodes * np.arange(len(row))[:, None] + source
-        columns.append(np.where(source >= 0, behind, at - 1).reshape(-1))
-        targets.append(np.tile(np.asarray(probe.target, dtype=np.int64), len(row)))
-        rows.append(np.full(len(row) * len(source), index, dtype=np.int64))
+        shape = (len(row), len(probe.source))
+        at = np.array(row, dtype=np.int64)[:, None]
+        behind = width + len(probe.token_ids) * np.arange(len(row))[:, None] + probe.source
+        columns.append(np.where(probe.source >= 0, behind, at - 1).reshape(-1))
+        targets.append(np.broadcast_to(probe.target, shape).reshape(-1))
+        rows.append(np.full(shape[0] * shape[1], index, dtype=np.int64))
     empty = [np.zeros(0, dtype=np.int64)]
     return np.concatenate(rows or empty), np.concatenate(columns or empty), np.concatenate(targets or empty)
 
@@ -150,7 +151,6 @@ def _means(logprobs: NDArray[np.float64], cuts: Sequence[Sequence[int]], probes:
     for row, probe in zip(cuts, probes, strict=True):
         count = len(row) * len(probe.target)
         tokens = logprobs[start : start + count].reshape(len(row), len(probe.target))
-        member = np.equal.outer(np.asarray(probe.alias), np.arange(probe.num_aliases))
-        result.append(tokens @ member / member.sum(axis=0))
+        result.append(tokens @ probe.share)
         start += count
     return tuple(result)

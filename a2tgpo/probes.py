@@ -51,24 +51,23 @@ class ScoredText:
 class Probe:
     """All aliases of a question as one prefix tree: tokens that they share (the scaffold above all) are computed once per cut."""
 
-    token_ids: tuple[int, ...]
+    token_ids: NDArray[np.int64]
     """Per node. The last scored token of an alias is no node unless another alias goes on behind it: nothing needs to be predicted after it."""
-    depth: tuple[int, ...]
+    depth: NDArray[np.int64]
     """Per node: tokens between the cut and the node."""
     sees: Bool[Tensor, "node node"]
     """Is the second node the first one or one of its ancestors?"""
-    source: tuple[int, ...]
+    source: NDArray[np.int64]
     """Per scored token: the node that predicts it, -1 for the last token before the cut."""
-    target: tuple[int, ...]
+    target: NDArray[np.int64]
     """Per scored token: its id."""
-    alias: tuple[int, ...]
-    """Per scored token: which alias it belongs to."""
-    num_aliases: int
+    share: NDArray[np.float64]
+    """[scored token, alias]: what the token counts in the alias's mean; 0 for other aliases' tokens."""
 
     @property
     def reach(self) -> int:
         """Positions that the probe needs behind a cut."""
-        return max(self.depth, default=-1) + 1
+        return int(self.depth.max(initial=-1)) + 1
 
 
 def build_probe(tokenizer: Any, scaffold: Scaffold, answers: Sequence[str], aliases: Aliases, question_id: str) -> Probe:
@@ -123,5 +122,7 @@ def probe_tree(texts: Sequence[ScoredText]) -> Probe:
     sees = torch.zeros((len(nodes), len(nodes)), dtype=torch.bool)
     for path, node in nodes.items():
         sees[node, [nodes[path[:length]] for length in range(1, len(path) + 1)]] = True
-    depth = tuple(len(path) - 1 for path in nodes)
-    return Probe(tuple(path[-1] for path in nodes), depth, sees, tuple(source), tuple(target), tuple(alias), len(texts))
+    member = np.equal.outer(np.array(alias, dtype=np.int64), np.arange(len(texts)))
+    per_node = np.array([(path[-1], len(path) - 1) for path in nodes], dtype=np.int64).reshape(-1, 2).T
+    per_target = np.array([source, target], dtype=np.int64)
+    return Probe(per_node[0], per_node[1], sees, per_target[0], per_target[1], member / member.sum(axis=0))

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from a2tgpo.batch import TokenBatch
 from a2tgpo.episode import ActionKind, Episode
 from a2tgpo.gain_metrics import gain_metrics
 from a2tgpo.information_gain import Measurement
@@ -17,7 +18,8 @@ def played(group: int, *steps: tuple[ActionKind, float | None]) -> Episode:
 
 def measurement(*episodes: Episode) -> Measurement:
     nothing = torch.zeros((len(episodes), 0))
-    return Measurement(episodes, TokenScores(nothing, nothing), nothing, episode_tokens=200, probe_tokens=8)
+    tokens = TokenBatch(nothing.long(), nothing.bool(), nothing.long(), nothing)
+    return Measurement(episodes, tokens, TokenScores(nothing, nothing), nothing, episode_tokens=200, probe_tokens=8)
 
 
 def test_gains_per_turn_index() -> None:

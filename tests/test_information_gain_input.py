@@ -64,10 +64,9 @@ def test_a_probe_that_does_not_fit_is_missing() -> None:
     assert result.values[0].isnan().tolist() == [False, False, True, True]
 
 
-def test_no_episode_gives_nothing() -> None:
-    result = measure(tiny_policy(), [], GLUED)
-    assert result.episodes == ()
-    assert result.scores.logprobs.shape == (0, 0)
+def test_no_episode_is_an_error() -> None:
+    with pytest.raises(ValueError, match="got no episode"):
+        measure(tiny_policy(), [], GLUED)
 
 
 @pytest.mark.parametrize("golds", [(), ("",), (" \n", "\t"), ("<|end|>",), ("<|end|><|end|>", "")])

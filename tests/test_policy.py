@@ -156,3 +156,10 @@ def test_micro_batches_hold_similar_rows_within_the_budget() -> None:
     assert micro_batches([4, 9, 1, 4, 2, 7, 1], 9) == [[1], [5], [0, 3], [4, 2, 6]]
     assert micro_batches([5, 6], 1) == [[1], [0]]
     assert micro_batches([], 10) == []
+
+
+def test_micro_batches_are_not_filled_up_with_much_shorter_rows() -> None:
+    # 11 × 100 places are enough for a pass of their own; rows of 88 still join them, those of 80 and 40 do not
+    lengths = [100] * 11 + [88] * 2 + [80] * 3 + [40]
+    assert micro_batches(lengths, 100_000) == [list(range(13)), [13, 14, 15, 16]]
+    assert micro_batches([100] * 5 + [10], 100_000) == [[0, 1, 2, 3, 4, 5]]

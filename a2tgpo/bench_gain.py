@@ -1,0 +1,139 @@
+"""`a2tgpo bench information-gain`: what the probes cost, beside the usual ways to get the same numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import LlamaConfig
+
+from a2tgpo.batch import TokenBatch, collate
+from a2tgpo.bench import LLAMA_135M, Cost, Shape, bench_episodes, bench_policy, costs_of, machine, megabytes, table
+from a2tgpo.cuts import observation_cuts
+from a2tgpo.episode import Episode
+from a2tgpo.policy import Policy
+from a2tgpo.probe_pass import Attention, PassResult, pass_with_probes
+from a2tgpo.probes import ScoredText, probe_tree
+
+PLAIN, PROBES, PADDED, PACKED = "old log-probabilities", "the same with probes", "padded pass per cut", "packed extra pass"
+
+
+@dataclass(frozen=True, slots=True)
+class GainBench:
+    """Costs of the four ways for one model and episode shape."""
+
+    costs: Mapping[str, Cost]
+    episode_tokens: int
+    probe_tokens: int
+    difference: float
+    """Largest difference between the gold values of the one pass and of the padded passes, in nats."""
+    described: str
+
+    @property
+    def token_share(self) -> float:
+        """Tokens that the probes add, as a share of the episodes'."""
+        return self.probe_tokens / self.episode_tokens
+
+    @property
+    def time_share(self) -> float:
+        """Work that the probes add, as a share of the plain pass's."""
+        return self.costs[PROBES].work_seconds / self.costs[PLAIN].work_seconds - 1
+
+    @property
+    def memory_share(self) -> float | None:
+        """Peak memory that the probes add, as a share of the plain pass."""
+        plain, probes = self.costs[PLAIN].peak_bytes, self.costs[PROBES].peak_bytes
+        return probes / plain - 1 if plain and probes else None
+
+    @property
+    def cheaper(self) -> float:
+        """How many times the padded passes' time the probes' added time fits in."""
+        added = self.costs[PROBES].work_seconds - self.costs[PLAIN].work_seconds
+        return self.costs[PADDED].work_seconds / added if added > 0 else float("inf")
+
+    def __str__(self) -> str:
+        plain = self.costs[PLAIN].work_seconds
+        rows = [
+            (name, f"{cost.seconds:.3f} s", f"{cost.work_seconds:.3f} s", f"{cost.work_seconds / plain:.2f}", megabytes(cost.peak_bytes))
+            for name, cost in self.costs.items()
+        ]
+        memory = "" if self.memory_share is None else f", {self.memory_share:+.1%} peak memory"
+        return "\n".join(
+            [
+                self.described,
+                table(("way", "time", "work", "of plain", "peak memory"), rows),
+                f"the probes add {self.token_share:.1%} tokens, {self.time_share:+.1%} work{memory}; the padded passes are {self.cheaper:,.0f} times as dear",
+                f"gold values of the one pass and of the padded passes differ by at most {self.difference:.1e} nats",
+            ]
+        )
+
+
+def bench_information_gain(
+    model: Path | LlamaConfig = LLAMA_135M,
+    shape: Shape | None = None,
+    *,
+    gold_tokens: int = 8,
+    scaffold_tokens: int = 1,
+    attention: Attention = "sdpa",
+    dtype: str = "float32",
+    device: str = "cpu",
+    repeats: int = 5,
+) -> GainBench:
+    """Measure all four ways in one run.
+
+    Args:
+        model: a model folder, or the shape of one with random weights; by default a Llama-type model of 135 million parameters.
+        scaffold_tokens: tokens between a cut and the gold answer; 1 is a protocol that opens an answer with one token.
+    """
+    shape = shape or Shape()
+    policy = bench_policy(model, dtype, device)
+    vocabulary = int(policy.model.config.vocab_size)
+    episodes = bench_episodes(shape, vocabulary)
+    text = torch.randint(vocabulary, (scaffold_tokens + gold_tokens,), generator=torch.Generator().manual_seed(1)).tolist()
+    probe = probe_tree([ScoredText(tuple(text), scaffold_tokens)])
+    batch = collate(episodes, policy.pad_token_id, policy.device)
+    cuts = [list(observation_cuts(episode).positions.values()) for episode in episodes]
+    nothing = TokenBatch(batch.token_ids, batch.attention_mask, torch.full_like(batch.turn, -1), batch.sampler_logprobs)
+
+    def packed(tokens: TokenBatch) -> PassResult:
+        return pass_with_probes(policy, tokens, cuts, [probe] * len(cuts), attention=attention)
+
+    with torch.no_grad():
+        costs = costs_of(
+            {
+                PLAIN: lambda: policy.token_logprobs(batch),
+                PROBES: lambda: packed(batch),
+                PADDED: lambda: padded_passes(policy, episodes, cuts, text, gold_tokens),
+                PACKED: lambda: packed(nothing),
+            },
+            repeats,
+            policy.device,
+        )
+        result, padded = packed(batch), padded_passes(policy, episodes, cuts, text, gold_tokens)
+    difference = max(float(abs(gold[:, 0] - values.numpy()).max()) for gold, values in zip(result.gold_logprobs, padded, strict=True))
+    size = sum(parameter.numel() for parameter in policy.model.parameters())
+    described = (
+        f"{size / 1e6:.0f}M parameters, {dtype}, {device}; {shape.episodes} episode(s) of {shape.tokens} tokens, {shape.searches} searches, "
+        f"gold of {gold_tokens} tokens behind {scaffold_tokens} scaffold token(s), {attention}\n{machine()}"
+    )
+    return GainBench(costs, sum(episode.num_tokens for episode in episodes), result.probe_tokens, difference, described)
+
+
+def padded_passes(policy: Policy, episodes: list[Episode], cuts: list[list[int]], text: list[int], gold_tokens: int) -> list[torch.Tensor]:
+    """The usual way: for the k-th cut of all episodes one pass over prefix + scaffold + gold, every pass padded to the longest row of all. Per row [cut]."""
+    width = max(episode.num_tokens for episode in episodes) + len(text)
+    values: list[list[torch.Tensor]] = [[] for _ in episodes]
+    for number in range(max(len(row) for row in cuts)):
+        token_ids = torch.full((len(episodes), width), policy.pad_token_id)
+        turn = torch.full((len(episodes), width), -1)
+        for row, (episode, places) in enumerate(zip(episodes, cuts, strict=True)):
+            cut = places[min(number, len(places) - 1)]
+            token_ids[row, : cut + len(text)] = torch.tensor([*episode.token_ids[:cut], *text])
+            turn[row, cut + len(text) - gold_tokens : cut + len(text)] = 0
+        everything = torch.ones(token_ids.shape, dtype=torch.bool)
+        batch = TokenBatch(*(value.to(policy.device) for value in (token_ids, everything, turn, torch.zeros(token_ids.shape))))
+        sums = policy.token_logprobs(batch, entropy="skip").logprobs.double().sum(dim=1).cpu()
+        for row, places in enumerate(cuts):
+            if number < len(places):
+                values[row].append(sums[row] / gold_tokens)
+    return [torch.stack(row) for row in values]
