@@ -139,19 +139,3 @@ def read_request(body: bytes, path: str) -> tuple[list[str], int, bool]:
     if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= MAX_TOP_K:
         raise _RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, f"topk: got {k!r}, expected a whole number from 1 to {MAX_TOP_K}")
     return queries, k, bool(request.get("return_scores", False))
-
-
-def serve(retriever: Retriever, host: str = "127.0.0.1", port: int = 8000) -> None:
-    """Serve until interrupted.
-
-    Raises:
-        OSError: if the port is taken.
-    """
-    with RetrieverServer(retriever, host, port) as server:
-        _LOG.info("serving on %s", server.url)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            _LOG.info("stopped")
-
-

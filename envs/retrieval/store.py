@@ -111,11 +111,6 @@ def verify_index(folder: str | Path) -> None:
             raise DataError(f"{folder}: {name} is missing or differs from what was built; build the index again")
 
 
-def index_fingerprint(folder: str | Path) -> str:
-    """Fingerprint of the corpus that a saved index was built from."""
-    return str(_manifest(Path(folder))["fingerprint"])
-
-
 def is_index(path: str | Path) -> bool:
     """Does a saved index lie there?"""
     return (Path(path) / _INDEX).is_file()
