@@ -104,18 +104,16 @@ def collate(episodes: Sequence[Episode], pad_token_id: int, device: torch.device
         if episode.failed or not episode.turns:
             got = f"stop={episode.stop} and {episode.num_turns} turns"
             raise ValueError(f"collate: episode of question {episode.question_id!r} has {got}, expected a played one; drop failed episodes first")
-    width = max(episode.num_tokens for episode in episodes)
-    token_ids = torch.full((len(episodes), width), pad_token_id, dtype=torch.long)
-    turn = torch.full((len(episodes), width), -1, dtype=torch.long)
-    attention_mask = torch.zeros((len(episodes), width), dtype=torch.bool)
-    sampler_logprobs = torch.zeros((len(episodes), width), dtype=torch.float32)
-    for row, episode in enumerate(episodes):
-        length = episode.num_tokens
-        token_ids[row, :length] = torch.tensor(episode.token_ids)
-        turn[row, :length] = torch.tensor(episode.turn_index)
-        attention_mask[row, :length] = True
-        logprobs = [value for step in episode.turns for value in step.action_logprobs]
-        sampler_logprobs[row, :length][turn[row, :length] >= 0] = torch.tensor(logprobs, dtype=torch.float32)
+    lengths = torch.tensor([episode.num_tokens for episode in episodes])
+    attention_mask = torch.arange(int(lengths.max())) < lengths[:, None]
+    token_ids = torch.full(attention_mask.shape, pad_token_id, dtype=torch.long)
+    turn = torch.full(attention_mask.shape, -1, dtype=torch.long)
+    sampler_logprobs = torch.zeros(attention_mask.shape, dtype=torch.float32)
+    # A mask is filled row by row, so all episodes' tokens in order find their places at once.
+    token_ids[attention_mask] = torch.tensor([token for episode in episodes for token in episode.token_ids])
+    turn[attention_mask] = torch.tensor([index for episode in episodes for index in episode.turn_index])
+    logprobs = [value for episode in episodes for step in episode.turns for value in step.action_logprobs]
+    sampler_logprobs[turn >= 0] = torch.tensor(logprobs, dtype=torch.float32)
     return TokenBatch(token_ids.to(device), attention_mask.to(device), turn.to(device), sampler_logprobs.to(device))
 
 
