@@ -34,8 +34,16 @@ class Checkpoint:
     state: dict[str, Any]
 
 
-def save_checkpoint(folder: Path, step: int, weights: Mapping[str, Tensor], optimizer: Mapping[str, Tensor], state: Mapping[str, Any], keep: int) -> Path:
-    """Write `folder/step-…` atomically and delete all but the `keep` newest checkpoints."""
+def save_checkpoint(
+    folder: Path,
+    step: int,
+    weights: Mapping[str, Tensor],
+    optimizer: Mapping[str, Tensor],
+    state: Mapping[str, Any],
+    keep: int,
+    protected: int = -1,
+) -> Path:
+    """Write `folder/step-…` atomically and delete all but the `keep` newest checkpoints and that of step `protected`."""
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"step-{step:06d}"
     partial = folder / f".partial-{step:06d}-{os.getpid()}"
@@ -48,7 +56,10 @@ def save_checkpoint(folder: Path, step: int, weights: Mapping[str, Tensor], opti
     (partial / _STATE).write_text(json.dumps({"step": step, "sha256": hashes, **state}, indent=1))
     publish(partial, final)
     for old in checkpoints(folder)[:-keep]:
-        shutil.rmtree(old)
+        if old.name != f"step-{protected:06d}":
+            shutil.rmtree(old)
+    for leftover in folder.glob(".partial-*"):  # of writes that were interrupted
+        shutil.rmtree(leftover)
     return final
 
 

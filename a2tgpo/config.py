@@ -121,6 +121,8 @@ class Update:
     epochs: int = 1
     micro_batch_tokens: int = 16384
     """Token budget (padding included) of one forward and backward pass; the result does not depend on it."""
+    max_skipped_updates: int = 0
+    """Optimiser steps with a non-finite loss or gradient that may be left out before the run stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,13 @@ class Study:
     workers: int = 2
     """Runs side by side, one process each."""
     baseline: str = "grpo"
-    """The algorithm that the others are compared with."""
+    """The contender that the others are compared with."""
+    variants: dict[str, int | float | str | bool] = field(default_factory=dict)
+    """Further contenders: a table `[study.variants.NAME]` each, with any settings of the recipe that differ; `recipe` names another recipe to begin with."""
+    ablate: tuple[str, ...] = ()
+    """Algorithms that also run with their parts switched off (`a2tgpo.contenders.ABLATIONS`), each compared with the whole algorithm."""
+    allow: tuple[str, ...] = ()
+    """Manifest entries in which runs may differ and be compared nevertheless; the report says so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,8 @@ def _make(recipe: Recipe, folder: Path, console: Console) -> None:
 
     torch.set_num_threads(recipe.model.threads)
     policy = SOURCES[recipe.model.source](recipe) if recipe.model.source in SOURCES else Policy.load(recipe.model.source)
-    columns = (TextColumn("warm start    "), BarColumn(), TextColumn("step {task.completed:.0f} of at most {task.total:.0f}"), TextColumn("{task.fields[score]}"))
+    count = TextColumn("step {task.completed:.0f} of at most {task.total:.0f}")
+    columns = (TextColumn("warm start    "), BarColumn(), count, TextColumn("{task.fields[score]}"))
     with Progress(*columns, TimeElapsedColumn(), console=console) as bars:
         task = bars.add_task("", total=recipe.warm_start.max_steps, score="")
 

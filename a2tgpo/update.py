@@ -4,9 +4,10 @@ Mini-batches hold whole groups; each is one optimiser step, and its gradient doe
 sum over its rows divided by the counts of the whole mini-batch.
 """
 
+import logging
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import torch
@@ -20,6 +21,9 @@ from a2tgpo.policy import Policy
 
 RATIO_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.1}
 """Largest |log π_θ − log π_old| allowed before the first optimiser step of a batch, where both are the same policy; only rounding may differ."""
+
+
+log = logging.getLogger(__name__)
 
 
 class NumericalError(RuntimeError):
@@ -40,7 +44,7 @@ class Sample:
 
 @dataclass
 class _Sums:
-    """Diagnostics of a batch, as sums over its trained tokens."""
+    """Diagnostics, as sums over trained tokens."""
 
     tokens: int = 0
     clipped: float = 0.0
@@ -49,7 +53,14 @@ class _Sums:
     loss: float = 0.0
     entropy: float = 0.0
     mismatch: float = 0.0
+    credited: int = 0
+    credited_logprob: float = 0.0
     grad_norms: list[float] = field(default_factory=list)
+
+    def __iadd__(self, other: "_Sums") -> "_Sums":
+        for entry in fields(self):
+            setattr(self, entry.name, getattr(self, entry.name) + getattr(other, entry.name))
+        return self
 
     def add(self, loss: PolicyLoss, inputs: LossInputs) -> None:
         trained = loss.trained
@@ -60,6 +71,9 @@ class _Sums:
         self.log_ratio_square += float(log_ratio.square().sum())
         self.loss += float(loss.loss.detach())
         self.mismatch += float(loss.sampler_weight[trained].log().abs().sum())
+        good = trained & (inputs.advantage > 0)
+        self.credited += int(good.sum())
+        self.credited_logprob += float(inputs.logprobs.detach()[good].sum())
         if inputs.entropy is not None:
             self.entropy += float(inputs.entropy.detach()[trained].sum())
 
@@ -70,8 +84,9 @@ class _Sums:
             "clip_fraction": self.clipped / count,
             "ratio": self.ratio / count,
             "kl_to_old": self.log_ratio_square / (2 * count),
-            "entropy": self.entropy / count,
+            "entropy": self.entropy / self.tokens if self.tokens else math.nan,  # nothing was credited, so nothing was looked at
             "sampler_mismatch": self.mismatch / count,
+            "credited_logprob": self.credited_logprob / self.credited if self.credited else math.nan,
             "grad_norm": sum(self.grad_norms) / max(len(self.grad_norms), 1),
             "trained_tokens": float(self.tokens),
         }
@@ -86,6 +101,10 @@ class Updater:
         self.loss = loss
         self.total_steps = total_steps
         self.seed = seed
+        self.micro_batch_tokens = settings.micro_batch_tokens
+        """Token budget of a micro-batch; halved when the device runs out of memory, which changes nothing but the speed."""
+        self.skipped = 0
+        """Optimiser steps left out because of a non-finite loss or gradient."""
         parameters = [parameter for parameter in policy.model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(parameters, lr=settings.learning_rate, betas=settings.betas, weight_decay=settings.weight_decay)
 
@@ -113,9 +132,9 @@ class Updater:
         self.policy.model.train()
         for epoch in range(self.settings.epochs):
             for number, rows in enumerate(self._mini_batches(sample, rng)):
-                self._optimizer_step(sample, rows, sums, fresh=epoch == 0 and number == 0)
+                sums += self._guarded_step(sample, rows, fresh=epoch == 0 and number == 0)
         self.policy.model.eval()
-        return sums.metrics() | {"learning_rate": self.learning_rate(step)}
+        return sums.metrics() | {"learning_rate": self.learning_rate(step), "skipped_updates": float(self.skipped)}
 
     def _mini_batches(self, sample: Sample, rng: np.random.Generator) -> Iterator[Int[Tensor, " row"]]:
         """Rows of each mini-batch: whole groups in a seeded order."""
@@ -123,7 +142,24 @@ class Updater:
         for chosen in groups.tensor_split(min(self.settings.mini_batches, len(groups))):
             yield torch.isin(sample.group, chosen).nonzero().squeeze(1)
 
-    def _optimizer_step(self, sample: Sample, rows: Int[Tensor, " row"], sums: _Sums, *, fresh: bool) -> None:
+    def _guarded_step(self, sample: Sample, rows: Int[Tensor, " row"], *, fresh: bool) -> _Sums:
+        """One optimiser step. Out of memory: once more with half the micro-batch. Non-finite: left out and counted, as long as the recipe allows it."""
+        try:
+            return self._optimizer_step(sample, rows, fresh=fresh)
+        except torch.OutOfMemoryError:
+            self.micro_batch_tokens //= 2
+            log.warning("update: out of memory; once more with micro-batches of %d tokens, set update.micro_batch_tokens to that", self.micro_batch_tokens)
+            torch.cuda.empty_cache()
+            return self._optimizer_step(sample, rows, fresh=fresh)
+        except NumericalError as error:
+            self.skipped += 1
+            if self.skipped > self.settings.max_skipped_updates:
+                raise
+            log.warning("%s (skipped, %d of at most %d)", error, self.skipped, self.settings.max_skipped_updates)
+            return _Sums()
+
+    def _optimizer_step(self, sample: Sample, rows: Int[Tensor, " row"], *, fresh: bool) -> _Sums:
+        sums = _Sums()
         weight = spread(sample.credit.weight[rows], sample.tokens.turn[rows])
         whole = denominators(sample.tokens.action_mask[rows], weight)
         self.optimizer.zero_grad(set_to_none=True)
@@ -134,6 +170,7 @@ class Updater:
             raise NumericalError(f"update: gradient norm is {norm}, expected a finite number; lower update.learning_rate, or look at the step's episodes")
         self.optimizer.step()
         sums.grad_norms.append(norm)
+        return sums
 
     def _micro_batches(self, sample: Sample, rows: Int[Tensor, " row"]) -> Iterator[Int[Tensor, " row"]]:
         """Rows of similar length together, as many as the token budget holds.
@@ -146,7 +183,7 @@ class Updater:
         order = lengths.argsort(descending=True, stable=True)
         start = 0
         while start < len(order):
-            count = max(1, self.settings.micro_batch_tokens // int(lengths[order[start]]))
+            count = max(1, self.micro_batch_tokens // int(lengths[order[start]]))
             yield rows[order[start : start + count]]
             start += count
 

@@ -9,7 +9,7 @@ import tyro
 from rich.console import Console
 
 from a2tgpo.commands.options import parse, split_recipe
-from a2tgpo.config import Recipe, load_recipe, recipe_names, to_toml
+from a2tgpo.config import ConfigError, Recipe, load_recipe, recipe_names, to_toml
 
 _Inline = Annotated[Recipe, tyro.conf.arg(name="")]
 
@@ -50,6 +50,8 @@ def compare(words: list[str], console: Console) -> int:
 
 def train(words: list[str], console: Console) -> int:
     """`a2tgpo train RECIPE`: one run, started or continued."""
+    if words[:1] == ["--resume"]:
+        words = _resumed(words[1:])
     options = _read(words, "train", console)
     if options is None:
         return 0
@@ -68,9 +70,17 @@ def train(words: list[str], console: Console) -> int:
         shown = ("em", "f1", "searches", "gain_per_turn", "clip_fraction", "entropy")
         console.print(f"{kind:<10} {step:>5}  " + "  ".join(f"{name} {values[name]:.3f}" for name in shown if name in values), highlight=False)
 
-    run(recipe, folder, model_folder, show)
-    console.print(f"finished: {folder}")
+    finished = run(recipe, folder, model_folder, show)
+    console.print(f"finished: {folder}" if finished else f"stopped: {folder}; resume with a2tgpo train --resume {folder}")
     return 0
+
+
+def _resumed(words: list[str]) -> list[str]:
+    """`--resume RUN` as the arguments of the run that it names."""
+    folder = Path(words[0]) if words else Path()
+    if not (folder / "config.toml").is_file():
+        raise ConfigError(f"--resume: got {str(folder)!r}, which has no config.toml; expected the folder of a run, like runs/quickstart/a2tgpo-s0")
+    return [str(folder / "config.toml"), "--runs", str(folder.resolve().parent.parent), *words[1:]]
 
 
 def recipes(words: list[str], console: Console) -> int:
