@@ -15,6 +15,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("a2tgpo.commands.evaluate:evaluate", "score a run or a model folder on held-out questions: a2tgpo evaluate RUN"),
     "play": ("a2tgpo.commands.play:play", "watch or play one episode in the terminal"),
     "explain": ("a2tgpo.commands.explain:explain", "how an algorithm came to the credit of recorded episodes: a2tgpo explain ALGORITHM --episode FILE"),
+    "data": ("a2tgpo.commands.data:data", "question files: data inspect FILE, data corpus FILE… -o DIR, data index"),
+    "serve-retriever": ("a2tgpo.commands.serve:serve_retriever", "serve a corpus over HTTP"),
     "recipes": ("a2tgpo.commands.study:recipes", "list the recipes that ship with the package"),
 }
 """Name → (function, help). Looked up by name so that `a2tgpo --help` imports neither torch nor a command."""
