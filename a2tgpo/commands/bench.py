@@ -1,0 +1,123 @@
+"""`a2tgpo bench WHAT`: what parts of the work cost on this machine."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+
+from a2tgpo.commands.options import parse
+from a2tgpo.config import ConfigError
+
+
+@dataclass(frozen=True)
+class GainOptions:
+    """Old log-probabilities without and with gold-answer probes, beside the usual ways to score gold answers."""
+
+    model: Path | None = None
+    """A model folder; by default a Llama-type model of 135 million parameters with random weights."""
+    tokens: int = 1024
+    """Tokens per episode."""
+    searches: int = 4
+    action_tokens: int = 32
+    """Sampled tokens per turn."""
+    episodes: int = 1
+    gold_tokens: int = 8
+    scaffold_tokens: int = 1
+    """Tokens between a cut and the gold answer."""
+    attention: Literal["sdpa", "flex"] = "sdpa"
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    device: str = "cpu"
+    threads: int = 2
+    repeats: int = 5
+
+
+@dataclass(frozen=True)
+class UpdateOptions:
+    """A whole update step beside the bare forward, backward and optimiser step on as many tokens."""
+
+    model: Path | None = None
+    """A model folder; by default one of the quickstart's size with random weights."""
+    tokens: int = 100
+    """Tokens of the longest episode; the shortest has half of them."""
+    searches: int = 3
+    action_tokens: int = 6
+    sizes: tuple[int, ...] = (64, 256, 1024)
+    """Episodes per batch, one measurement each."""
+    mini_batches: int = 4
+    micro_batch_tokens: int = 4096
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    device: str = "cpu"
+    threads: int = 1
+    repeats: int = 3
+
+
+@dataclass(frozen=True)
+class CreditOptions:
+    """The algorithms' credit beside loops that do the same arithmetic."""
+
+    episodes: tuple[int, ...] = (64, 256, 1024, 4096)
+    repeats: int = 20
+
+
+def bench(words: list[str], console: Console) -> int:
+    """Run one bench and print it."""
+    if not words or words[0] not in BENCHES:
+        raise ConfigError(f"bench: got {words[0] if words else 'nothing'!r}, expected one of {', '.join(BENCHES)}")
+    console.print(BENCHES[words[0]](words[1:]), highlight=False, markup=False, soft_wrap=True)
+    return 0
+
+
+def _information_gain(words: list[str]) -> str:
+    options = parse(GainOptions, words, "bench information-gain")
+    import torch
+
+    from a2tgpo.bench import LLAMA_135M, Shape
+    from a2tgpo.bench_gain import bench_information_gain
+
+    torch.set_num_threads(options.threads)
+    shape = Shape(options.tokens, options.searches, options.action_tokens, options.episodes)
+    result = bench_information_gain(
+        options.model or LLAMA_135M,
+        shape,
+        gold_tokens=options.gold_tokens,
+        scaffold_tokens=options.scaffold_tokens,
+        attention=options.attention,
+        dtype=options.dtype,
+        device=options.device,
+        repeats=options.repeats,
+    )
+    return str(result)
+
+
+def _update(words: list[str]) -> str:
+    options = parse(UpdateOptions, words, "bench update")
+    import torch
+
+    from a2tgpo.bench import TINY_MODEL, Shape
+    from a2tgpo.bench_update import bench_update
+
+    torch.set_num_threads(options.threads)
+    shape = Shape(options.tokens, options.searches, options.action_tokens, shortest=0.5)
+    result = bench_update(
+        options.model or TINY_MODEL,
+        shape,
+        sizes=options.sizes,
+        mini_batches=options.mini_batches,
+        micro_batch_tokens=options.micro_batch_tokens,
+        dtype=options.dtype,
+        device=options.device,
+        repeats=options.repeats,
+    )
+    return str(result)
+
+
+def _credit(words: list[str]) -> str:
+    options = parse(CreditOptions, words, "bench credit")
+    from a2tgpo.bench_credit import bench_credit, format_timings
+
+    return format_timings(bench_credit(options.episodes, repeats=options.repeats))
+
+
+BENCHES: Mapping[str, Callable[[list[str]], str]] = {"information-gain": _information_gain, "update": _update, "credit": _credit}

@@ -1,0 +1,50 @@
+"""The benches at toy size: the numbers are sound, whatever the machine's speed."""
+
+import pytest
+import torch
+from transformers import LlamaConfig
+
+from a2tgpo.bench import Shape, bench_episodes, costs_of
+from a2tgpo.bench_gain import PLAIN, PROBES, bench_information_gain
+from a2tgpo.bench_update import BARE, STEP, bench_update
+
+TOY = LlamaConfig(vocab_size=60, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1)
+
+
+def test_episodes_have_the_asked_shape() -> None:
+    shape = Shape(tokens=200, searches=3, action_tokens=7, episodes=5, shortest=0.5)
+    episodes = bench_episodes(shape, 60)
+    assert [episode.num_tokens for episode in episodes] == [100, 125, 150, 175, 200]
+    assert {episode.num_turns for episode in episodes} == {4}
+    assert {len(turn.action_ids) for episode in episodes for turn in episode.turns} == {7}
+    with pytest.raises(ValueError, match="expected at least 32 for 3 searches"):
+        Shape(tokens=40, searches=3, action_tokens=7, shortest=0.5)
+
+
+def test_information_gain_bench() -> None:
+    bench = bench_information_gain(TOY, Shape(tokens=256, searches=4, action_tokens=8, episodes=2), repeats=1)
+    assert bench.probe_tokens == 2 * 5 * 8  # per cut one scaffold token and seven of eight gold tokens
+    assert bench.token_share == pytest.approx(80 / 512)
+    assert bench.difference < 1e-5
+    assert bench.costs[PLAIN].seconds > 0
+    assert "the probes add 15.6% tokens" in str(bench)
+    assert PROBES in str(bench)
+
+
+def test_update_bench() -> None:
+    bench = bench_update(TOY, Shape(tokens=40, searches=2, action_tokens=4, shortest=0.5), sizes=(8, 16), micro_batch_tokens=128, mini_batches=2, repeats=1)
+    assert list(bench.costs) == [8, 16]
+    assert bench.tokens[8] == 8 * 30
+    assert bench.ratio(16, BARE) == 1.0
+    assert STEP in str(bench)
+
+
+def test_costs_are_measured_per_way() -> None:
+    costs = costs_of({"nothing": lambda: None, "work": lambda: torch.randn(400, 400) @ torch.randn(400, 400)}, 2, torch.device("cpu"))
+    assert costs["work"].work_seconds > costs["nothing"].work_seconds
+    assert costs["work"].seconds > costs["nothing"].seconds
+
+
+def test_unknown_dtype_is_named() -> None:
+    with pytest.raises(ValueError, match=r"bench\.dtype: got 'float8', expected one of"):
+        bench_information_gain(TOY, dtype="float8")
