@@ -10,7 +10,7 @@ from rich.console import Console
 from a2tgpo.config import ConfigError
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "compare": ("a2tgpo.commands.study:compare", "train and compare algorithms: a2tgpo compare RECIPE"),
+    "compare": ("a2tgpo.commands.compare:compare", "train and compare algorithms: a2tgpo compare STUDY [--algorithm NAME …] [--ablate NAME …]"),
     "train": ("a2tgpo.commands.study:train", "one training run: a2tgpo train RECIPE [--algorithm NAME] [any setting]"),
     "evaluate": ("a2tgpo.commands.evaluate:evaluate", "score a run or a model folder on held-out questions: a2tgpo evaluate RUN"),
     "play": ("a2tgpo.commands.play:play", "watch or play one episode in the terminal"),

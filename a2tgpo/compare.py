@@ -1,20 +1,25 @@
-"""Run a study: algorithms × seeds from one shared start, side by side in worker processes."""
+"""Run a study: contenders × seeds from one shared start, side by side in worker processes."""
 
 import multiprocessing
 import signal
 import time
+import traceback
+from collections.abc import Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from a2tgpo.build import limit_threads
+from a2tgpo.algorithms.loader import make_algorithm
+from a2tgpo.build import limit_threads, nested
+from a2tgpo.comparable import check_comparable
 from a2tgpo.config import Recipe, to_toml
-from a2tgpo.models import prepare_model
+from a2tgpo.models import cache_key, prepare_model
 from a2tgpo.runlog import read_metrics, write_text
-from a2tgpo.study import Job, jobs_of
-from a2tgpo.summary import terminal_table, write_summary
+from a2tgpo.study import CRASHED, Job, jobs_of, usable
+from a2tgpo.summary import print_summary, write_summary
 
 POLL_SECONDS = 0.5
 
@@ -22,40 +27,55 @@ POLL_SECONDS = 0.5
 def compare(recipe: Recipe, runs: Path, console: Console) -> list[Job]:
     """Train every run of the study that is not finished yet, then write and print what they say together.
 
-    Stopped with Ctrl-C, it writes the summary of the runs that are finished; the same call goes on where it stopped.
+    Stopped with Ctrl-C, it writes the summary of the runs that are finished; the same call goes on where it stopped. A run that crashes is listed and left out,
+    the others go on; the same call tries it again.
 
     Raises:
-        ConfigError: before any run starts, if the recipe cannot be used.
+        ConfigError: before any run starts, if the recipe cannot be used or finished runs cannot be compared; afterwards, if the new runs cannot be compared.
     """
     folder = runs / recipe.name
     jobs = jobs_of(recipe, folder)
+    for job in jobs:
+        make_algorithm(job.recipe.algorithm, nested(job.recipe.algorithm_options))
+    check_comparable([job for job in jobs if job.finished], recipe.study.allow)
     limit_threads(recipe.model.threads)
-    model_folder = prepare_model(recipe, runs, console)
+    waiting = [job for job in jobs if not job.finished]
+    models = {key: prepare_model(start, runs, console) for key, start in {cache_key(job.recipe): job.recipe for job in waiting}.items()}
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "study.toml", to_toml(recipe))
-    waiting = [job for job in jobs if not job.finished]
     if len(waiting) < len(jobs):
         console.print(f"{len(jobs) - len(waiting)} of {len(jobs)} runs are already finished in {folder}")
     try:
-        _train_all(waiting, model_folder, recipe.study.workers, console)
+        _train_all(waiting, models, recipe.study.workers, console)
     finally:
-        if any(job.finished for job in jobs):
-            write_summary(jobs, folder)
-            console.print(terminal_table(jobs, f"study {recipe.name}"))
-            console.print(f"curves: {folder / 'learning-curves.png'}   numbers: {folder / 'summary.csv'}, .json, .md")
+        _sum_up(recipe, jobs, folder, console)
     return jobs
 
 
-def _train_all(jobs: list[Job], model_folder: Path, workers: int, console: Console) -> None:
+def _sum_up(recipe: Recipe, jobs: list[Job], folder: Path, console: Console) -> None:
+    """Write and print what the finished runs say, and which runs are left out."""
+    for job in jobs:
+        if job.problem:
+            console.print(f"left out: {job.name}: {job.problem}", highlight=False, markup=False, soft_wrap=True)
+    good = usable(jobs)
+    if good:
+        check_comparable(good, recipe.study.allow)
+        write_summary(recipe, jobs, folder)
+        print_summary(recipe, jobs, folder, console)
+
+
+def _train_all(jobs: list[Job], models: Mapping[str, Path], workers: int, console: Console) -> None:
     if not jobs:
         return
     context = multiprocessing.get_context("spawn")
-    columns = (TextColumn("{task.description:<14}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"), TextColumn("{task.fields[score]}"))
+    width = max(14, *(len(job.name) for job in jobs))
+    texts = f"{{task.description:<{width}}}", "{task.completed:.0f}/{task.total:.0f}", "{task.fields[score]}"
+    columns = (TextColumn(texts[0]), BarColumn(), *(TextColumn(text) for text in texts[1:]))
     with (
         ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context, initializer=_ignore_interrupt) as pool,
         Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bars,
     ):
-        futures = {job.name: pool.submit(train_job, job, model_folder) for job in jobs}
+        futures = {job.name: pool.submit(train_job, job, models[cache_key(job.recipe)]) for job in jobs}
         total = bars.add_task("study", total=sum(job.recipe.training.steps for job in jobs), score="")
         tasks = {job.name: bars.add_task(job.name, total=job.recipe.training.steps, score="waiting", start=False) for job in jobs}
         try:
@@ -68,8 +88,8 @@ def _train_all(jobs: list[Job], model_folder: Path, workers: int, console: Conso
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
-        for future in futures.values():
-            future.result()
+        for job in jobs:
+            _note_lost(job, futures[job.name])
 
 
 def _show(jobs: list[Job], futures: dict[str, Future[None]], bars: Progress, tasks: dict[str, TaskID], total: TaskID) -> None:
@@ -89,10 +109,25 @@ def _show(jobs: list[Job], futures: dict[str, Future[None]], bars: Progress, tas
 
 
 def train_job(job: Job, model_folder: Path) -> None:
-    """One run, in a worker process."""
+    """One run, in a worker process. What ends it is written to its folder, so that the others go on and the study can say what is missing."""
     from a2tgpo.train import train
 
-    train(job.recipe, job.folder, model_folder, progress=lambda _kind, _step, _values: None)
+    (job.folder / CRASHED).unlink(missing_ok=True)
+    try:
+        train(job.recipe, job.folder, model_folder, progress=lambda _kind, _step, _values: None)
+    except Exception:
+        job.folder.mkdir(parents=True, exist_ok=True)
+        write_text(job.folder / CRASHED, traceback.format_exc())
+
+
+def _note_lost(job: Job, future: Future[None]) -> None:
+    """A worker that was killed takes its pool along; its runs can only say so."""
+    try:
+        future.result()
+    except BrokenProcessPool as error:
+        if not job.finished:
+            job.folder.mkdir(parents=True, exist_ok=True)
+            write_text(job.folder / CRASHED, f"its process was killed, perhaps for want of memory ({error}); call the same study again to go on\n")
 
 
 def _ignore_interrupt() -> None:

@@ -1,4 +1,4 @@
-"""A study on disk: which runs it has, and what they say together."""
+"""A study on disk: which runs it has, and what became of them."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -8,11 +8,15 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from a2tgpo.config import Recipe
+from a2tgpo.config import ConfigError, Recipe, load_recipe
+from a2tgpo.contenders import contenders_of
 from a2tgpo.runlog import mean, read_metrics
 
 TABLE = ("em", "f1", "searches", "gain_per_turn", "seconds")
 """Columns of the final table: exact match and F1 (0 … 1), searches per question, information gain per scored turn (nats), seconds of the run."""
+CRASHED = "crashed"
+"""File in a run's folder: the error that ended it. The next attempt removes it."""
+
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,8 @@ class Job:
 
     recipe: Recipe
     folder: Path
+    label: str
+    """Of the contender that it belongs to."""
 
     @property
     def name(self) -> str:
@@ -29,6 +35,24 @@ class Job:
     @property
     def finished(self) -> bool:
         return (self.folder / "finished").exists()
+
+    @property
+    def problem(self) -> str:
+        """Why the run's numbers cannot be used; empty if they can."""
+        if (self.folder / CRASHED).is_file():
+            lines = (self.folder / CRASHED).read_text(encoding="utf-8").strip().splitlines()
+            return f"crashed: {lines[-1] if lines else 'no message'}"
+        if not (self.folder / "metrics.jsonl").is_file():
+            return "finished, but metrics.jsonl is missing" if self.finished else "not started"
+        rows = read_metrics(self.folder)
+        if not self.finished:
+            return f"not finished: step {int(rows[-1]['step']) if rows else 0} of {self.recipe.training.steps}"
+        evaluations = [row for row in rows if row["kind"] == "evaluation"]
+        if not evaluations:
+            return "finished, but metrics.jsonl has no evaluation"
+        if math.isnan(evaluations[-1].get("em", math.nan)):
+            return "finished, but its last evaluation has no number for em"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,30 +77,45 @@ class Interval:
 
 
 def jobs_of(recipe: Recipe, study_folder: Path) -> list[Job]:
-    """Every algorithm with every seed; seed by seed, so that a study that is stopped early is still balanced."""
+    """Every contender with every seed; seed by seed, so that a study that is stopped early is still balanced.
+
+    Raises:
+        ConfigError: as `contenders_of`.
+    """
+    contenders = contenders_of(recipe)
     return [
-        Job(replace(recipe, algorithm=algorithm, seed=seed), study_folder / f"{label(algorithm)}-s{seed}")
+        Job(replace(contender.recipe, seed=seed), study_folder / f"{contender.label}-s{seed}", contender.label)
         for seed in recipe.study.seeds
-        for algorithm in recipe.study.algorithms
+        for contender in contenders
     ]
 
 
-def label(algorithm: str) -> str:
-    """Short name of an algorithm: that of its class where it comes from a file."""
-    return algorithm.rpartition(":")[2]
+def load_study(folder: Path) -> tuple[Recipe, list[Job]]:
+    """The recipe of a study on disk and its runs.
+
+    Raises:
+        ConfigError: if the folder is no study.
+    """
+    if not (folder / "study.toml").is_file():
+        raise ConfigError(f"study: got {str(folder)!r}, which has no study.toml; expected the folder of a study, as `a2tgpo compare` writes it")
+    recipe = load_recipe(folder / "study.toml")
+    return recipe, jobs_of(recipe, folder)
 
 
-def algorithms_of(jobs: Sequence[Job]) -> list[str]:
-    """Labels of the study's algorithms, in the recipe's order."""
-    return list(dict.fromkeys(label(job.recipe.algorithm) for job in jobs))
+def labels_of(jobs: Sequence[Job]) -> list[str]:
+    """Labels of the study's contenders, in the recipe's order."""
+    return list(dict.fromkeys(job.label for job in jobs))
+
+
+def usable(jobs: Sequence[Job]) -> list[Job]:
+    """The runs whose numbers can be used."""
+    return [job for job in jobs if not job.problem]
 
 
 def final_values(jobs: Sequence[Job]) -> Iterator[tuple[str, int, dict[str, float]]]:
-    """(algorithm, seed, last evaluation with the run's seconds) of every finished run."""
-    for job in jobs:
-        evaluations = read_metrics(job.folder, "evaluation")
-        if job.finished and evaluations:
-            yield label(job.recipe.algorithm), job.recipe.seed, {**evaluations[-1], "seconds": run_seconds(job.folder)}
+    """(label, seed, last evaluation with the run's seconds) of every usable run."""
+    for job in usable(jobs):
+        yield job.label, job.recipe.seed, {**read_metrics(job.folder, "evaluation")[-1], "seconds": run_seconds(job.folder)}
 
 
 def run_seconds(folder: Path) -> float:
@@ -84,11 +123,11 @@ def run_seconds(folder: Path) -> float:
     return float(sum(value for row in read_metrics(folder) for name, value in row.items() if name.startswith("seconds_")))
 
 
-def curve(jobs: Sequence[Job], algorithm: str, metric: str, kind: str = "evaluation") -> dict[int, list[float]]:
-    """Step → the metric of every run of an algorithm that has reached it."""
+def curve(jobs: Sequence[Job], contender: str, metric: str, kind: str = "evaluation") -> dict[int, list[float]]:
+    """Step → the metric of every run of a contender that has reached it."""
     points: dict[int, list[float]] = {}
     for job in jobs:
-        if label(job.recipe.algorithm) == algorithm:
+        if job.label == contender:
             for row in read_metrics(job.folder, kind):
                 if metric in row:
                     points.setdefault(int(row["step"]), []).append(row[metric])
@@ -96,9 +135,9 @@ def curve(jobs: Sequence[Job], algorithm: str, metric: str, kind: str = "evaluat
 
 
 def table(jobs: Sequence[Job]) -> dict[str, dict[str, Interval]]:
-    """Algorithm → column → interval over its finished runs."""
+    """Label → column → interval over its usable runs."""
     rows = list(final_values(jobs))
     return {
-        algorithm: {column: Interval.of([values.get(column, math.nan) for name, _, values in rows if name == algorithm]) for column in TABLE}
-        for algorithm in algorithms_of(jobs)
+        name: {column: Interval.of([values.get(column, math.nan) for found, _, values in rows if found == name]) for column in TABLE}
+        for name in labels_of(jobs)
     }

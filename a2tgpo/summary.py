@@ -1,4 +1,4 @@
-"""What a study leaves for people: a table, learning curves, and the same numbers as CSV, JSON and Markdown."""
+"""What a study leaves for people: a table, what it says in words, learning curves, and the same numbers as CSV, JSON and Markdown."""
 
 import csv
 import io
@@ -9,13 +9,16 @@ from dataclasses import asdict
 from pathlib import Path
 
 import matplotlib
+from rich.console import Console
 from rich.table import Table
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from a2tgpo.config import Recipe
 from a2tgpo.runlog import write_text
-from a2tgpo.study import TABLE, Interval, Job, algorithms_of, curve, final_values, table
+from a2tgpo.study import TABLE, Interval, Job, curve, final_values, labels_of, table, usable
+from a2tgpo.verdicts import as_json, statistics_of, words
 
 TITLES = {"em": "EM", "f1": "F1", "searches": "searches / question", "gain_per_turn": "gain / turn (nats)", "seconds": "seconds"}
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -23,8 +26,8 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 MARKERS = "osD^vPX"
 
 
-def write_summary(jobs: Sequence[Job], folder: Path) -> None:
-    """Write `summary.csv`, `.json`, `.md` and `learning-curves.png`."""
+def write_summary(recipe: Recipe, jobs: Sequence[Job], folder: Path) -> None:
+    """Write `summary.csv`, `.json`, `.md`, `statistics.json` and `learning-curves.png`."""
     rows = list(final_values(jobs))
     text = io.StringIO()
     names = sorted({name for _, _, values in rows for name in values if name not in ("kind", "step")})
@@ -34,8 +37,20 @@ def write_summary(jobs: Sequence[Job], folder: Path) -> None:
     write_text(folder / "summary.csv", text.getvalue())
     summary = {algorithm: {column: _json(interval) for column, interval in columns.items()} for algorithm, columns in table(jobs).items()}
     write_text(folder / "summary.json", json.dumps({"interval": "95 %, Student t over seeds", "algorithms": summary}, indent=1) + "\n")
-    write_text(folder / "summary.md", markdown(jobs))
+    statistics = statistics_of(recipe, jobs)
+    write_text(folder / "statistics.json", json.dumps(as_json(statistics), indent=1) + "\n")
+    write_text(folder / "summary.md", markdown(jobs) + "\n" + "".join(f"- {line}\n" for line in words(statistics)))
     draw_curves(jobs, folder / "learning-curves.png")
+
+
+def print_summary(recipe: Recipe, jobs: Sequence[Job], folder: Path, console: Console) -> None:
+    """The table, one line per comparison, and where the rest is."""
+    console.print(terminal_table(jobs, f"study {recipe.name}"))
+    for line in words(statistics_of(recipe, jobs)):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if recipe.study.allow:
+        console.print(f"allowed to differ between runs: {', '.join(recipe.study.allow)}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"curves: {folder / 'learning-curves.png'}   numbers: {folder / 'summary.csv'}, .json, .md   all of it: a2tgpo report {folder}")
 
 
 def markdown(jobs: Sequence[Job]) -> str:
@@ -60,8 +75,9 @@ def draw_curves(jobs: Sequence[Job], path: Path) -> None:
     """Learning curves on held-out questions: mean over seeds, band = 95 % interval, thin lines = single runs where there are only two."""
     panels = {"em": "exact match (held out, greedy)", "searches": "searches per question", "gain_per_turn": "information gain per turn (nats)"}
     figure, axes = plt.subplots(1, len(panels), figsize=(13, 3.8), constrained_layout=True)
+    jobs = usable(jobs)
     for axis, (metric, title) in zip(axes, panels.items(), strict=True):
-        for index, algorithm in enumerate(algorithms_of(jobs)):
+        for index, algorithm in enumerate(labels_of(jobs)):
             points = {step: Interval.of(values) for step, values in curve(jobs, algorithm, metric).items()}
             color, steps = COLORS[index % len(COLORS)], list(points)
             axis.plot(steps, [point.mean for point in points.values()], color=color, marker=MARKERS[index % len(MARKERS)], markersize=4, label=algorithm)

@@ -1,7 +1,7 @@
-"""Commands that train and score: compare, train, evaluate, recipes."""
+"""Commands that read a recipe and train one run of it: train, recipes; and what `compare` shares with them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -25,38 +25,32 @@ class StudyOptions:
     """Print the complete recipe and stop."""
 
 
-def _read(words: list[str], command: str, console: Console) -> StudyOptions | None:
+def read_recipe(words: list[str], command: str, console: Console, changed: Callable[[Recipe], Recipe] = lambda recipe: recipe) -> StudyOptions | None:
+    """The recipe with its settings; `None` if it was only to be printed. `changed` has the last word on the recipe."""
     name, rest = split_recipe(words, command)
     options = parse(StudyOptions, rest, command, StudyOptions(load_recipe(name)))
+    options = replace(options, recipe=changed(options.recipe))
     if options.dry_run:
         from a2tgpo.algorithms.loader import make_algorithm
         from a2tgpo.build import nested
+        from a2tgpo.contenders import contenders_of
 
-        make_algorithm(options.recipe.algorithm, nested(options.recipe.algorithm_options))
+        for recipe in [options.recipe] if command == "train" else [contender.recipe for contender in contenders_of(options.recipe)]:
+            make_algorithm(recipe.algorithm, nested(recipe.algorithm_options))
         console.print(to_toml(options.recipe), highlight=False, markup=False)
         return None
     return options
-
-
-def compare(words: list[str], console: Console) -> int:
-    """`a2tgpo compare RECIPE`: every algorithm with every seed of the study."""
-    options = _read(words, "compare", console)
-    if options is not None:
-        from a2tgpo.compare import compare as run
-
-        run(options.recipe, options.runs, console)
-    return 0
 
 
 def train(words: list[str], console: Console) -> int:
     """`a2tgpo train RECIPE`: one run, started or continued."""
     if words[:1] == ["--resume"]:
         words = _resumed(words[1:])
-    options = _read(words, "train", console)
+    options = read_recipe(words, "train", console)
     if options is None:
         return 0
     from a2tgpo.build import limit_threads
-    from a2tgpo.study import label
+    from a2tgpo.contenders import label
 
     recipe = options.recipe
     limit_threads(recipe.model.threads)
