@@ -65,14 +65,18 @@ class Run:
         )
 
     def evaluate(self) -> Evaluation:
-        """Greedy score on the same held-out questions every time, and on as many training questions at the end (`em_train`: what is remembered)."""
+        """Greedy score on the same held-out questions every time.
+
+        At the beginning and the end also the score when sampling (`em_sampled`), and that on as many training questions (`em_train`): a gap is remembered, not read.
+        """
         clock = Clock()
         settings, sets = self.recipe.training, {"validation": self.parts.validation, "train": self.parts.train}
         questions = {name: fixed_subset(split.questions, settings.evaluate_questions, seed=0) for name, split in sets.items()}
         played = evaluate(self.parts.validation.rollout, questions["validation"], seed=0)
         result = Evaluation(played.questions, self.measure(played.episodes, wanted=True).episodes)
         metrics = result.metrics
-        if self.step == settings.steps:
+        if self.step in (0, settings.steps):
+            metrics["em_sampled"] = evaluate(self.parts.validation.rollout, questions["validation"], seed=0, temperature=1.0).metrics["em"]
             metrics["em_train"] = evaluate(self.parts.train.rollout, questions["train"], seed=0).metrics["em"]
         clock.lap("evaluation")
         self.record("evaluation", metrics | clock.laps)
@@ -82,11 +86,11 @@ class Run:
             self.best_step, self.best_score = self.step, metrics["outcome"]
         return result
 
-    def keep(self, episodes: Sequence[Episode], credit: Credit) -> None:
+    def keep(self, measured: Measurement, credit: Credit) -> None:
         """What is due after a step: sampled episodes, evaluation, checkpoint."""
         settings, last = self.recipe.training, self.step == self.recipe.training.steps
         if last or self.step % settings.log_episodes_every == 0:
-            self.log.episodes(f"step-{self.step:06d}", episodes, self.parts.policy.tokenizer, credit)
+            self.log.episodes(f"step-{self.step:06d}", measured.episodes, self.parts.policy.tokenizer, credit, measured.values.tolist())
         if last or self.step % settings.evaluate_every == 0:
             self.evaluate()
         if last or self.stopping or self.step % settings.checkpoint_every == 0 or self.best_step == self.step:

@@ -39,9 +39,11 @@ class RunLog:
             if not math.isnan(value):
                 self._board.add_scalar(f"{kind}/{name}", value, step)
 
-    def episodes(self, name: str, episodes: Sequence[Episode], tokenizer: Any, credit: Credit | None = None) -> None:
-        """Write episodes with the text of every token and their credit, if any."""
-        lines = (json.dumps(episode_to_dict(episode, tokenizer, credit, row), ensure_ascii=False) for row, episode in enumerate(episodes))
+    def episodes(
+        self, name: str, episodes: Sequence[Episode], tokenizer: Any, credit: Credit | None = None, values: Sequence[Sequence[float]] | None = None
+    ) -> None:
+        """Write episodes with the text of every token, their credit and the gold answer's values at their cuts (`Measurement.values`), if any."""
+        lines = (json.dumps(episode_to_dict(episode, tokenizer, credit, row, values), ensure_ascii=False) for row, episode in enumerate(episodes))
         write_text(self.folder / "episodes" / f"{name}.jsonl", "".join(line + "\n" for line in lines))
 
     def close(self) -> None:
@@ -78,8 +80,10 @@ def rewind_metrics(folder: Path, step: int) -> None:
     write_text(path, "".join(line + "\n" for line in kept))
 
 
-def episode_to_dict(episode: Episode, tokenizer: Any, credit: Credit | None, row: int) -> dict[str, Any]:
-    """An episode as JSON: all its fields, the text of every token, and the credit of every turn (row `row` of `credit`)."""
+def episode_to_dict(
+    episode: Episode, tokenizer: Any, credit: Credit | None, row: int, values: Sequence[Sequence[float]] | None = None
+) -> dict[str, Any]:
+    """An episode as JSON: all its fields, the text of every token, and per turn its credit (row `row` of `credit`) and the gold answer's value before and after."""
     data = {entry.name: getattr(episode, entry.name) for entry in dataclasses.fields(episode)}
     data["closing_text"] = tokenizer.decode(list(episode.closing_ids))
     data["turns"] = []
@@ -87,8 +91,13 @@ def episode_to_dict(episode: Episode, tokenizer: Any, credit: Credit | None, row
         fields = {entry.name: getattr(turn, entry.name) for entry in dataclasses.fields(turn)}
         texts = {"context_text": tokenizer.decode(list(turn.context_ids)), "action_texts": tokenizer.batch_decode([[token] for token in turn.action_ids])}
         given = {} if credit is None else {name: float(getattr(credit, name)[row, index]) for name in ("advantage", "clip_scale", "weight")}
-        data["turns"].append(fields | texts | given)
+        around = {} if values is None else {name: _number(values[row][index + step]) for step, name in enumerate(("value_before", "value_after"))}
+        data["turns"].append(fields | texts | given | around)
     return data
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def episode_from_dict(data: Mapping[str, Any]) -> Episode:

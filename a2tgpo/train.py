@@ -72,7 +72,7 @@ def train_step(run: Run, stream: QuestionStream) -> None:
     metrics = episode_metrics(measured.episodes) | failed | gain_metrics(measured) | credit_metrics(table, credit) | updated | clock.laps
     run.record("train", metrics)
     run.watchdog(metrics)
-    run.keep(measured.episodes, credit)
+    run.keep(measured, credit)
 
 
 def collect(run: Run, stream: QuestionStream) -> list[Episode]:
