@@ -23,7 +23,9 @@ import torch
 from rich.console import Console
 
 from a2tgpo.config import Environment, Recipe, Rollout, Training, Update, WarmStart
+from a2tgpo.models import prepare_model
 from a2tgpo.runlog import read_metrics
+from a2tgpo.train import train
 
 EVENTS = (
     "os.fsync",
@@ -46,7 +48,7 @@ def recipe() -> Recipe:
         name="kill",
         algorithm="a2tgpo",
         environment=Environment(worlds=2, max_turns=3, max_searches=2),
-        warm_start=WarmStart(target_success=0.0, max_steps=40, evaluate_every=20, evaluate_questions=8, demonstrations=200),
+        warm_start=WarmStart(target_success=0.0, max_steps=100, evaluate_every=50, learning_rate=1e-2, evaluate_questions=8, demonstrations=400),
         rollout=Rollout(questions=4, group_size=3, max_action_tokens=6, max_episode_tokens=200),
         update=Update(mini_batches=2, learning_rate=1e-3),
         training=Training(steps=5, evaluate_every=2, evaluate_questions=8, log_episodes_every=2, checkpoint_every=2),
@@ -54,9 +56,6 @@ def recipe() -> Recipe:
 
 
 def play(runs: Path) -> None:
-    from a2tgpo.models import prepare_model
-    from a2tgpo.train import train
-
     model = prepare_model(recipe(), runs, Console(quiet=True))
     train(recipe(), runs / "kill" / "run", model, lambda _kind, _step, _values: None)
 
@@ -129,6 +128,7 @@ def check(tmp_path: Path, moments: int) -> None:
     assert in_child(tmp_path / "whole")[0] == 0
     expected = outcome(tmp_path / "whole")
     assert len(expected["files"]) >= 8
+    assert expected["files"]["model/model.safetensors"] not in expected["warm"]  # it did learn something
     total = int((tmp_path / "whole" / "events").read_text())
     rng = random.Random(0)
     for number in range(moments):
@@ -150,9 +150,6 @@ def test_thirty_moments(tmp_path: Path) -> None:
 
 
 def test_sigterm_finishes_the_step_saves_and_can_be_resumed(tmp_path: Path) -> None:
-    from a2tgpo.models import prepare_model
-    from a2tgpo.train import train
-
     quiet = Console(quiet=True)
     model = prepare_model(recipe(), tmp_path, quiet)
 

@@ -21,7 +21,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy that has learned how actions are written, and little else."""
     folder = tmp_path_factory.mktemp("model")
     policy = tiny_policy(PROTOCOLS["tags_brief"].tags, seed=0)
-    settings = WarmStart(target_success=0.0, max_steps=80, evaluate_every=80, evaluate_questions=8, demonstrations=400)
+    settings = WarmStart(target_success=0.0, max_steps=100, evaluate_every=100, learning_rate=1e-2, evaluate_questions=8, demonstrations=400)
     warm_start(policy, replace(recipe_for(Path("tiny")), warm_start=settings))
     policy.save(folder)
     return folder
