@@ -39,13 +39,18 @@ def causal(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
 
 def split_attention(mask: ProbeMask) -> Attend:
     """Attention in two calls: plain causal for the episode, a thin rectangular mask for the probes. Works wherever scaled dot product attention does."""
-    visible = mask.visible[:, None]
+    masks: dict[int, Tensor] = {}
 
     def attend(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
         episode = causal(query[:, :, : mask.width], key[:, :, : mask.width], value[:, :, : mask.width], scaling)
-        grouped = query.shape[1] != key.shape[1]
-        probes = F.scaled_dot_product_attention(query[:, :, mask.width :], key, value, attn_mask=visible, scale=scaling, enable_gqa=grouped)
-        return torch.cat([episode, probes.transpose(1, 2)], dim=1)
+        # Query heads that share a key head become rows of one head: few rows per head are slow, and fused kernels with a mask know no shared heads.
+        rows, heads, tokens, width = query[:, :, mask.width :].shape
+        shared = heads // key.shape[1]
+        if shared not in masks:
+            masks[shared] = mask.visible[:, None].repeat(1, 1, shared, 1)
+        packed = query[:, :, mask.width :].reshape(rows, key.shape[1], shared * tokens, width)
+        probes = F.scaled_dot_product_attention(packed, key, value, attn_mask=masks[shared], scale=scaling)
+        return torch.cat([episode, probes.reshape(rows, heads, tokens, width).transpose(1, 2)], dim=1)
 
     return attend
 

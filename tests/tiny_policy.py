@@ -4,7 +4,7 @@ from functools import cache
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from a2tgpo.policy import Policy
 
@@ -31,7 +31,7 @@ def tiny_tokenizer(added_tags: bool = False) -> PreTrainedTokenizerFast:
 
 @cache
 def tiny_policy(kind: str = "llama", seed: int = 0, max_tokens: int = 1024, added_tags: bool = False) -> Policy:
-    """Two layers, 32 wide, grouped key heads (Qwen2: biases too); weights large enough that log-probabilities differ clearly."""
+    """Two layers, 32 wide, grouped key heads (qwen2: biases too; qwen3: wide, normalised heads); weights large enough that log-probabilities differ clearly."""
     torch.manual_seed(seed)
     tokenizer = tiny_tokenizer(added_tags)
     shape = {
@@ -44,7 +44,13 @@ def tiny_policy(kind: str = "llama", seed: int = 0, max_tokens: int = 1024, adde
         "max_position_embeddings": max_tokens,
         "initializer_range": 0.3,
     }
-    model = LlamaForCausalLM(LlamaConfig(**shape)) if kind == "llama" else Qwen2ForCausalLM(Qwen2Config(**shape, tie_word_embeddings=True))
+    match kind:
+        case "llama":
+            model = LlamaForCausalLM(LlamaConfig(**shape))
+        case "qwen2":
+            model = Qwen2ForCausalLM(Qwen2Config(**shape, tie_word_embeddings=True))
+        case _:
+            model = Qwen3ForCausalLM(Qwen3Config(**shape, tie_word_embeddings=True, head_dim=16))
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(parameter, std=0.3)
