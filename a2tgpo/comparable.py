@@ -14,15 +14,19 @@ _SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """An entry in which a run's manifest differs from the first run's."""
+    """An entry in which runs' manifests differ from the first run's."""
 
     field: str
-    run: str
+    first: str
+    """Name of the first run."""
     expected: Any
+    runs: tuple[str, ...]
+    """The runs that have `got`."""
     got: Any
 
     def __str__(self) -> str:
-        return f"{self.field}: {_short(self.got)} in {self.run}, {_short(self.expected)} before"
+        more = f" and {len(self.runs) - 1} more" if len(self.runs) > 1 else ""
+        return f"{self.field}: {_short(self.expected)} in {self.first}, {_short(self.got)} in {self.runs[0]}{more}"
 
 
 def departures(jobs: Sequence[Job]) -> list[Departure]:
@@ -32,10 +36,11 @@ def departures(jobs: Sequence[Job]) -> list[Departure]:
         ConfigError: if a run has no readable manifest.
     """
     manifests = [(job.name, _manifest(job)) for job in jobs]
-    found = []
+    found: dict[tuple[str, str], tuple[Any, Any, list[str]]] = {}
     for name, manifest in manifests[1:]:
-        found += [Departure(field, name, *values) for field, values in differences(manifests[0][1], manifest).items()]
-    return found
+        for field, (expected, got) in differences(manifests[0][1], manifest).items():
+            found.setdefault((field, json.dumps(got)), (expected, got, []))[2].append(name)
+    return [Departure(field, manifests[0][0], expected, tuple(names), got) for (field, _), (expected, got, names) in found.items()]
 
 
 def check_comparable(jobs: Sequence[Job], allowed: Sequence[str]) -> list[Departure]:

@@ -1,0 +1,92 @@
+"""Tables of a study as HTML, Markdown and LaTeX."""
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+from a2tgpo.study import Interval, Job, table
+from a2tgpo.verdicts import Comparison, Statistics
+
+COLUMNS = {"em": "EM", "f1": "F1", "searches": "searches", "gain_per_turn": "gain / turn (nats)", "seconds": "seconds"}
+Rows = list[list[str]]
+
+
+def headline(jobs: Sequence[Job], statistics: Statistics) -> Rows:
+    """First row: column titles. EM and F1 in points of 100; mean ± half of the 95 % interval over seeds."""
+    rows = [["algorithm", "seeds", *COLUMNS.values(), "EM, interquartile mean"]]
+    for name, columns in table(jobs).items():
+        middle = statistics.interquartile_means.get(name, math.nan)
+        rows.append([name, str(columns["em"].count), *(_cell(column, columns[column]) for column in COLUMNS), _points(middle)])
+    return rows
+
+
+def comparisons(found: Sequence[Comparison]) -> Rows:
+    """First row: column titles. Differences in points of 100."""
+    rows = [["comparison", "difference", "95 % interval", "p (Holm)", "P(improvement)", "detectable", "verdict"]]
+    for item in found:
+        difference = item.difference
+        verdict = ("better" if difference.mean > 0 else "worse") if item.distinguishable else "not distinguishable"
+        rows.append([
+            f"{item.contender} − {item.baseline}",
+            f"{100 * difference.mean:+.1f}",
+            f"{100 * difference.low:+.1f} … {100 * difference.high:+.1f}",
+            "–" if math.isnan(item.p_holm) else f"{item.p_holm:.3f}",
+            f"{item.improvement:.2f}",
+            _points(difference.detectable),
+            "one seed: nothing" if difference.seeds == 1 else verdict,
+        ])
+    return rows
+
+
+def mcnemar(found: Sequence[Comparison]) -> Rows:
+    """First row: column titles. One row per comparison and seed: these two trained models on the same questions."""
+    rows = [["comparison", "seed", "only first right", "only second right", "p (exact)"]]
+    for item in found:
+        for seed, test in item.mcnemar.items():
+            rows.append([f"{item.contender} − {item.baseline}", str(seed), str(test.only_first), str(test.only_second), f"{test.p_value:.3f}"])
+    return rows
+
+
+def html(rows: Rows) -> str:
+    """Every cell is escaped."""
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:])
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def markdown(rows: Rows) -> str:
+    """A Markdown table."""
+    head, *body = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    ruler = ["---", *["---:"] * (len(head) - 1)]
+    return "".join("| " + " | ".join(row) + " |\n" for row in [head, ruler, *body])
+
+
+def latex(rows: Rows, caption: str) -> str:
+    """A LaTeX table for `booktabs`."""
+    head, *body = [" & ".join(_tex(cell) for cell in row) + r" \\" for row in rows]
+    lines = [r"\begin{table}[t]", r"\centering", rf"\caption{{{_tex(caption)}}}", rf"\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}", r"\toprule", head]
+    return "\n".join([*lines, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+
+
+_TEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}", "±": r"$\pm$", "−": "$-$", "…": r"\ldots{}", "×": r"$\times$", "–": "--",
+}  # fmt: skip
+
+
+def _tex(text: str) -> str:
+    return "".join(_TEX.get(character, character) for character in text)
+
+
+def _cell(column: str, interval: Interval) -> str:
+    if math.isnan(interval.mean):
+        return "–"
+    if column == "seconds":
+        return f"{interval.mean:.0f}"
+    factor, digits = (100, 1) if column in ("em", "f1") else (1, 2)
+    half = "" if math.isnan(interval.low) else f" ± {factor * (interval.high - interval.mean):.{digits}f}"
+    return f"{factor * interval.mean:.{digits}f}{half}"
+
+
+def _points(share: float) -> str:
+    return "–" if math.isnan(share) else f"{100 * share:.1f}"
