@@ -112,7 +112,7 @@ def env_arguments(settings: Environment) -> dict[str, Any]:
     """What the environment's constructor takes of the recipe."""
     shared = {name: getattr(settings, name) for name in ("top_k", "max_searches", "max_turns", "protocol", "reward", "retriever")}
     if settings.id == "a2tgpo/Almanac-v0":
-        return shared | {"fictional": settings.fictional, "worlds": settings.worlds, "seed": settings.world_seed}
+        return shared | {"fictional": settings.fictional, "worlds": settings.worlds, "seed": settings.world_seed, "hops": settings.hops}
     return shared | {name: value for name in ("dataset", "corpus") if (value := getattr(settings, name))}
 
 
@@ -158,4 +158,3 @@ def limit_threads(threads: int) -> None:
     """For child processes that are about to import torch: tiny models are slower on two threads than on one."""
     os.environ["OMP_NUM_THREADS"] = str(threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"

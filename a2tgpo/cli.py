@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if words[0] not in COMMANDS:
         return fail(console, f"command: got {words[0]!r}, expected one of {', '.join(COMMANDS)}")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # read when transformers is imported, here and in worker processes
     module, _, function = COMMANDS[words[0]][0].partition(":")
     try:
         command: Callable[[list[str], Console], int] = getattr(import_module(module), function)

@@ -40,7 +40,10 @@ class Environment:
     worlds: int = 30
     """Embedded world: number of worlds with the same names and other facts."""
     world_seed: int = 0
-    retriever: Literal["bm25", "rank_bm25"] = "bm25"
+    hops: tuple[int, ...] = (1, 2, 3, 4)
+    """Embedded world: lengths of the chains that are asked, each equally often."""
+    retriever: str = "bm25"
+    """`bm25`, `rank_bm25`, or the address of a retrieval server, `http://…`."""
     top_k: int = 3
     """Passages per search."""
     max_searches: int = 6
@@ -80,10 +83,10 @@ class WarmStart:
     """Stop when the share of sampled (temperature 1) held-out episodes that are correct reaches this."""
     learning_rate: float = 5e-3
     batch_size: int = 24
-    demonstrations: int = 6000
-    mistakes: float = 0.25
+    demonstrations: int = 12000
+    mistakes: float = 0.15
     """Probability that the expert errs in a turn: wrong relation, wrong entity, redundant search or giving up, equally often."""
-    habit: float = 0.75
+    habit: float = 0.65
     """Probability that it errs at a hop over one of the relations that it habitually gets wrong (`a2tgpo.envs.almanac.HABITS`)."""
     evaluate_every: int = 50
     """Optimiser steps between evaluations."""

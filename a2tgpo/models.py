@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -82,5 +82,11 @@ def _tiny(recipe: Recipe) -> Policy:
     return tiny_policy(protocol_of(recipe.environment.protocol).tags, recipe.warm_start.seed, **sizes)
 
 
-SOURCES = {"tiny": _tiny}
+def _smollm2(_recipe: Recipe) -> Policy:
+    from a2tgpo.smollm2 import smollm2_policy
+
+    return smollm2_policy()
+
+
+SOURCES: dict[str, Callable[[Recipe], Policy]] = {"tiny": _tiny, "smollm2": _smollm2}
 """Models that are made here, by name."""

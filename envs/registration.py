@@ -174,11 +174,13 @@ def make_search_qa_vector(
     return SearchQAVectorEnv(*search_qa(dataset, corpus, split, retriever, questions, on_bad_row, cache, aliases), num_envs, **kwargs)
 
 
-def almanac(split: str, fictional: bool, seed: int, worlds: int, retriever: str) -> tuple[Sequence[Question], Retrievers]:
-    """Questions of the embedded world and one retriever per corpus."""
+def almanac(
+    split: str = "train", fictional: bool = False, seed: int = 0, worlds: int = 1, hops: Sequence[int] = (1, 2, 3, 4), retriever: str = "bm25"
+) -> tuple[Sequence[Question], Retrievers]:
+    """Questions of the embedded world (see `a2tgpo.envs.almanac.load`) and one retriever per corpus."""
     from a2tgpo.envs.almanac import load
 
-    questions, corpora = load(split=split, fictional=fictional, seed=seed, worlds=worlds)
+    questions, corpora = load(split=split, fictional=fictional, seed=seed, worlds=worlds, hops=hops)
     return questions, {key: make_retriever(retriever, passages) for key, passages in corpora.items()}
 
 
@@ -196,13 +198,16 @@ def make_retriever(name: str, passages: Sequence[Passage]) -> Retriever:
     return backends[name](passages)
 
 
-def make_almanac(split: str = "train", fictional: bool = False, seed: int = 0, worlds: int = 1, retriever: str = "bm25", **kwargs: Any) -> SearchQAEnv:
-    """`gymnasium.make("a2tgpo/Almanac-v0")`: the embedded world. `fictional`, `seed` and `worlds` shape it, the rest goes to `SearchQAEnv`."""
-    return SearchQAEnv(*almanac(split, fictional, seed, worlds, retriever), **kwargs)
+def make_almanac(**kwargs: Any) -> SearchQAEnv:
+    """`gymnasium.make("a2tgpo/Almanac-v0")`: the embedded world. `split, fictional, seed, worlds, hops, retriever` shape it, the rest goes to `SearchQAEnv`."""
+    return SearchQAEnv(*almanac(**_taken(kwargs)), **kwargs)
 
 
-def make_almanac_vector(
-    num_envs: int = 1, split: str = "train", fictional: bool = False, seed: int = 0, worlds: int = 1, retriever: str = "bm25", **kwargs: Any
-) -> SearchQAVectorEnv:
+def make_almanac_vector(num_envs: int = 1, **kwargs: Any) -> SearchQAVectorEnv:
     """`gymnasium.make_vec("a2tgpo/Almanac-v0")`; arguments as for `make_almanac`."""
-    return SearchQAVectorEnv(*almanac(split, fictional, seed, worlds, retriever), num_envs, **kwargs)
+    return SearchQAVectorEnv(*almanac(**_taken(kwargs)), num_envs, **kwargs)
+
+
+def _taken(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Take what describes the embedded world out of the arguments of an environment."""
+    return {name: kwargs.pop(name) for name in ("split", "fictional", "seed", "worlds", "hops", "retriever") if name in kwargs}
