@@ -4,7 +4,7 @@ Scores are matrices [seed, question]: every contender plays the same questions w
 from study to study, the seeds and the questions, and they cross: every seed meets every question. The interval is a hierarchical bootstrap over both. Its draws
 alone would be too narrow for a handful of seeds, since resampling n values has only (n − 1)/n of their variance, and no bootstrap knows the tails of three
 values. They are therefore widened to the variance of the crossed two-way layout (unbiased) and to Student's quantile with the matching degrees of freedom
-(Satterthwaite). `a2tgpo false-calls` measures what that achieves.
+(Satterthwaite). The interval is symmetric: the skew of three values is noise. `a2tgpo false-calls` measures what all this achieves.
 """
 
 import math
@@ -97,8 +97,9 @@ def paired_difference(first: Matrix, second: Matrix, resampling: Resampling) -> 
     error, quantile = math.sqrt(variation.variance), float(stats.t.ppf(1 - LEVEL / 2, max(1.0, variation.degrees)))
     deviations = resampling.means(matrix) - mean
     spread = float(deviations.std())
-    widened = deviations * (error * quantile / (spread * stats.norm.ppf(1 - LEVEL / 2))) if spread > 0 else np.zeros(1)
-    low, high = (mean + float(value) for value in np.quantile(widened, [LEVEL / 2, 1 - LEVEL / 2]))
+    widening = error * quantile / (spread * float(stats.norm.ppf(1 - LEVEL / 2))) if spread > 0 else 0.0
+    half = float(np.quantile(np.abs(deviations), 1 - LEVEL)) * widening
+    low, high = mean - half, mean + half
     if n == 1:
         return Difference(mean, low, high, math.nan, math.nan, error, n, m)
     detectable = error * (quantile + float(stats.t.ppf(POWER, max(1.0, variation.degrees))))

@@ -102,9 +102,9 @@ def statistics_of(recipe: Recipe, jobs: Sequence[Job], metric: str = "em") -> St
 def sentence(comparison: Comparison) -> str:
     """One line: the difference, its interval and what may be said."""
     found = comparison.difference
-    head = f"{comparison.contender} − {comparison.baseline}: {100 * found.mean:+.1f} points"
+    head = f"{comparison.contender} − {comparison.baseline}: {points(found.mean)} points"
     size = f"{found.seeds} seed{'s' if found.seeds > 1 else ''} × {found.questions} questions"
-    interval = f"95 % interval {100 * found.low:+.1f} … {100 * found.high:+.1f}"
+    interval = f"95 % interval {points(found.low)} … {points(found.high)}"
     if found.seeds == 1:
         return f"{head} ({size}): one seed, so nothing can be said about the algorithms; over questions alone the {interval}"
     if comparison.distinguishable:
@@ -169,6 +169,11 @@ def _scores(name: str, jobs: Sequence[Job], metric: str) -> Scores:
             rows = [json.loads(line) for line in files[-1].read_text(encoding="utf-8").splitlines()]
             found[job.recipe.seed] = {str(row["question_id"]): float(row[metric]) for row in rows}
     return Scores(name, found)
+
+
+def points(share: float) -> str:
+    """A difference of shares as signed points of 100."""
+    return f"{100 * share:+.1f}".replace("-", "−")
 
 
 def _p(value: float) -> str:

@@ -17,7 +17,7 @@ from a2tgpo.report.page import page, script
 from a2tgpo.report.viewer import LIMIT, Collection, block, episode_files, section
 from a2tgpo.runlog import write_text
 from a2tgpo.study import Job, labels_of, load_study, usable
-from a2tgpo.verdicts import Statistics, power_sentence, statistics_of, words
+from a2tgpo.verdicts import Comparison, Statistics, power_sentence, statistics_of, words
 
 PROTOCOL = ("corpus_sha256", "questions_sha256", "model_sha256", "decoding", "normalizer", "settings", "a2tgpo", "git_commit", "libraries", "python", "machine")
 
@@ -74,6 +74,8 @@ def _body(recipe: Recipe, jobs: Sequence[Job], statistics: Statistics, departure
     good = usable(jobs)
     plain = [comparison for comparison in statistics.comparisons if not comparison.ablation]
     ablated = [comparison for comparison in statistics.comparisons if comparison.ablation]
+    parts_off = {comparison.contender for comparison in ablated}
+    shown = [job for job in good if job.label not in parts_off]
     seeds = f"{len(recipe.study.seeds)} seed{'s' if len(recipe.study.seeds) > 1 else ''}"
     parts = [
         f"<h1>Study {escape(recipe.name)}</h1>",
@@ -85,25 +87,33 @@ def _body(recipe: Recipe, jobs: Sequence[Job], statistics: Statistics, departure
         "<h2>What can be said</h2>",
         '<ul class="words">' + "".join(f"<li>{escape(line)}</li>" for line in words(statistics)) + "</ul>",
         tables.html(tables.comparisons(plain)) if plain else "",
-        f"<h2>Ablation</h2>{tables.html(tables.comparisons(ablated))}" if ablated else "",
         _method(statistics),
+        _ablation(ablated, good),
         "<h2>Learning curves</h2>",
-        figures.learning_curves(good),
+        figures.learning_curves(shown),
         "<h2>Information gain per turn over training</h2>",
         f'<p class="quiet">Nats, mean over seeds and {figures.WINDOW} steps; turns are counted from 0.</p>',
-        figures.gain_per_turn(good),
+        figures.gain_per_turn(shown),
         "<h2>Clip ranges</h2>",
-        figures.clip_scales(good),
+        figures.clip_scales(shown),
         "<h2>Searches</h2>",
-        figures.search_counts(good),
+        figures.search_counts(shown),
         "<h2>Time</h2>",
-        figures.time_split(good),
+        figures.time_split(shown),
         "<h2>Protocol</h2>",
         _protocol(good),
         "<h2>Published figures</h2>",
         _published(),
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _ablation(ablated: Sequence[Comparison], jobs: Sequence[Job]) -> str:
+    """The whole algorithm against itself with parts switched off; everything after it is about whole algorithms again."""
+    if not ablated:
+        return ""
+    labels = {name for comparison in ablated for name in (comparison.contender, comparison.baseline)}
+    return f"<h2>Ablation</h2>{tables.html(tables.comparisons(ablated))}{figures.learning_curves([job for job in jobs if job.label in labels])}"
 
 
 def _problems(jobs: Sequence[Job]) -> str:

@@ -10,6 +10,7 @@ WIDTH: Final = 460
 HEIGHT: Final = 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 26, 34
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 2", "12 4")
+Number = int | float
 MARKS = ("circle", "square", "diamond", "triangle")
 
 
@@ -17,27 +18,27 @@ MARKS = ("circle", "square", "diamond", "triangle")
 class Point:
     """One point of a line; bounds may be NaN (no band)."""
 
-    x: float
-    y: float
-    low: float = math.nan
-    high: float = math.nan
+    x: Number
+    y: Number
+    low: Number = math.nan
+    high: Number = math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
     """Range of an axis and how it maps to pixels."""
 
-    low: float
-    high: float
-    start: float
-    end: float
+    low: Number
+    high: Number
+    start: Number
+    end: Number
 
-    def __call__(self, value: float) -> float:
+    def __call__(self, value: Number) -> float:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self, count: int = 5) -> list[float]:
         """Round numbers within the range."""
-        step = 10 ** math.floor(math.log10((self.high - self.low) / count))
+        step = 10.0 ** math.floor(math.log10((self.high - self.low) / count))
         step = next(step * factor for factor in (1, 2, 5, 10) if (self.high - self.low) / (step * factor) <= count)
         first = math.ceil(self.low / step - 1e-9)
         return [index * step for index in range(first, math.floor(self.high / step + 1e-9) + 1)]
@@ -63,7 +64,7 @@ def lines(series: Mapping[str, Sequence[Point]], title: str, x_title: str, *, ze
     return _frame(title, _grid(x_axis, y_axis, x_title) + bands + drawn)
 
 
-def bars(groups: Mapping[str, Mapping[str, float]], title: str, x_title: str, *, colors: Mapping[str, int] | None = None) -> str:
+def bars(groups: Mapping[str, Mapping[str, Number]], title: str, x_title: str, *, colors: Mapping[str, int] | None = None) -> str:
     """Grouped bars: group (along x) → series → height."""
     names = list(dict.fromkeys(name for heights in groups.values() for name in heights))
     places = colors or {name: index for index, name in enumerate(names)}
@@ -81,7 +82,7 @@ def bars(groups: Mapping[str, Mapping[str, float]], title: str, x_title: str, *,
     return _frame(title, "".join(parts) + _x_title(x_title))
 
 
-def stacked(rows: Mapping[str, Mapping[str, float]], title: str, x_title: str) -> str:
+def stacked(rows: Mapping[str, Mapping[str, Number]], title: str, x_title: str) -> str:
     """Horizontal stacked bars: row → part → length."""
     names = list(dict.fromkeys(name for parts in rows.values() for name in parts))
     total = max((sum(parts.values()) for parts in rows.values()), default=0)
@@ -109,7 +110,7 @@ def legend(names: Sequence[str]) -> str:
     return f'<p class="legend">{"".join(items)}</p>'
 
 
-def _axis(low: float, high: float, start: float, end: float, pad: float = 0.06) -> Axis:
+def _axis(low: Number, high: Number, start: Number, end: Number, pad: Number = 0.06) -> Axis:
     if low == high:
         low, high = low - 0.5, high + 0.5
     margin = (high - low) * pad
@@ -161,7 +162,7 @@ def _line(name: str, points: Sequence[Point], place: int, x_axis: Axis, y_axis: 
     return line + "".join(marks)
 
 
-def _mark(place: int, x: float, y: float, tip: str) -> str:
+def _mark(place: int, x: Number, y: Number, tip: str) -> str:
     title, kind, css = f"<title>{escape(tip)}</title>", MARKS[place % len(MARKS)], f'class="mark s{place % 7}"'
     if kind == "circle":
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" {css}>{title}</circle>'
@@ -170,12 +171,12 @@ def _mark(place: int, x: float, y: float, tip: str) -> str:
     return f'<polygon points="{corners}" {css}>{title}</polygon>'
 
 
-def _rectangle(x: float, y: float, width: float, height: float, place: int, tip: str) -> str:
+def _rectangle(x: Number, y: Number, width: Number, height: Number, place: int, tip: str) -> str:
     size = f'width="{max(0, width):.1f}" height="{max(0, height):.1f}"'
     return f'<rect x="{x:.1f}" y="{y:.1f}" {size} class="bar s{place % 7}"><title>{escape(tip)}</title></rect>'
 
 
-def histogram(values: Sequence[float], low: float, high: float, bins: int) -> list[Point]:
+def histogram(values: Sequence[Number], low: Number, high: Number, bins: int) -> list[Point]:
     """Share of values per bin, at the bins' centres."""
     width, counts = (high - low) / bins, [0] * bins
     for value in values:

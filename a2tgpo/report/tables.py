@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from html import escape
 
 from a2tgpo.study import Interval, Job, table
-from a2tgpo.verdicts import Comparison, Statistics
+from a2tgpo.verdicts import Comparison, Statistics, points
 
 COLUMNS = {"em": "EM", "f1": "F1", "searches": "searches", "gain_per_turn": "gain / turn (nats)", "seconds": "seconds"}
 Rows = list[list[str]]
@@ -28,8 +28,8 @@ def comparisons(found: Sequence[Comparison]) -> Rows:
         verdict = ("better" if difference.mean > 0 else "worse") if item.distinguishable else "not distinguishable"
         rows.append([
             f"{item.contender} − {item.baseline}",
-            f"{100 * difference.mean:+.1f}",
-            f"{100 * difference.low:+.1f} … {100 * difference.high:+.1f}",
+            points(difference.mean),
+            f"{points(difference.low)} … {points(difference.high)}",
             "–" if math.isnan(item.p_holm) else f"{item.p_holm:.3f}",
             f"{item.improvement:.2f}",
             _points(difference.detectable),
