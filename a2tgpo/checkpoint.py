@@ -52,7 +52,7 @@ def save_checkpoint(
     for name, tensors in (("weights", weights), ("optimizer", optimizer)):
         copies = {key: value.detach().cpu().clone() for key, value in tensors.items()}  # tied weights share memory, which the format refuses
         save_file(copies, partial / f"{name}.safetensors")
-    hashes = {file.name: _sha256(file) for file in sorted(partial.iterdir())}
+    hashes = {file.name: file_sha256(file) for file in sorted(partial.iterdir())}
     (partial / _STATE).write_text(json.dumps({"step": step, "sha256": hashes, **state}, indent=1))
     publish(partial, final)
     for old in checkpoints(folder)[:-keep]:
@@ -76,7 +76,7 @@ def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoin
     """
     state = json.loads((path / _STATE).read_text())
     for name, expected in state["sha256"].items():
-        if not (path / name).is_file() or _sha256(path / name) != expected:
+        if not (path / name).is_file() or file_sha256(path / name) != expected:
             raise CheckpointError(f"checkpoint {path}: {name} is missing or differs from what was written; delete the folder and resume from the one before")
     weights, optimizer = (load_file(path / f"{name}.safetensors", device=str(device)) for name in ("weights", "optimizer"))
     return Checkpoint(state["step"], weights, optimizer, state)
@@ -113,6 +113,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, names: Mapping[Tensor, s
         optimizer.state[by_name[name]][quantity] = value.clone()
 
 
-def _sha256(path: Path) -> str:
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -16,11 +16,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from a2tgpo import __version__
-from a2tgpo.checkpoint import publish
+from a2tgpo.checkpoint import file_sha256, publish
 from a2tgpo.config import ConfigError, Recipe
 from a2tgpo.envs.protocols import protocol_of
 from a2tgpo.folder import claim
 from a2tgpo.policy import Policy
+
+RESULT = "warm-start.json"
+"""Written last into a cached warm start: what it led to, and the hash of every file."""
 
 
 def prepare_model(recipe: Recipe, runs: Path, console: Console) -> Path:
@@ -36,9 +39,11 @@ def prepare_model(recipe: Recipe, runs: Path, console: Console) -> Path:
         return folder
     cached = runs / ".cache" / f"warm-start-{cache_key(recipe)}"
     with claim(runs / ".cache" / f".claim-{cache_key(recipe)}"):
-        if (cached / "warm-start.json").is_file():
-            console.print(f"warm start: cached in {cached}")
-            return cached
+        if (cached / RESULT).is_file():
+            if _hashes(cached) == json.loads((cached / RESULT).read_text())["sha256"]:
+                console.print(f"warm start: cached in {cached}")
+                return cached
+            console.print(f"warm start: {cached} differs from what was written there, making it again")
         _make(recipe, cached, console)
     return cached
 
@@ -70,9 +75,14 @@ def _make(recipe: Recipe, folder: Path, console: Console) -> None:
     partial = folder.with_name(f".partial-{folder.name}-{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
     policy.save(partial)
-    (partial / "warm-start.json").write_text(json.dumps(dataclasses.asdict(result), indent=1))
+    (partial / RESULT).write_text(json.dumps(dataclasses.asdict(result) | {"sha256": _hashes(partial)}, indent=1))
     publish(partial, folder)
     console.print(f"warm start: {result.steps} steps, held-out EM {result.sampled:.2f} sampled, {result.greedy:.2f} greedy; kept in {folder}")
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file but the result itself."""
+    return {path.name: file_sha256(path) for path in sorted(folder.iterdir()) if path.name != RESULT}
 
 
 def _tiny(recipe: Recipe) -> Policy:

@@ -39,6 +39,8 @@ class _Play:
     context_start: int = 0
     turns: list[Turn] = field(default_factory=list)
     total_reward: float = 0.0
+    error: str = ""
+    """Why the last search that broke did."""
     done: Episode | None = None
 
 
@@ -99,6 +101,7 @@ class Rollout:
         play.token_ids.extend(sample.token_ids)
         play.context_start = len(play.token_ids)
         play.total_reward += reward
+        play.error = info["retrieval_error"] or play.error
         play.state_key = info["state_key"]
         shown = [] if kind is ActionKind.ANSWER else self.chat.observation_ids(observation, sample.token_ids)
         fits = len(play.token_ids) + len(shown) + self.max_action_tokens <= self.max_episode_tokens
@@ -110,6 +113,11 @@ class Rollout:
             play.token_ids.extend(shown)
 
     def _finished(self, play: _Play, stop: StopReason, closing: tuple[int, ...], info: Mapping[str, Any]) -> Episode:
+        """The episode. One in which a search broke has failed, however it ended: its outcome would say more about the retriever than about the policy."""
+        kept = {key: info[key] for key in ("em", "f1", "outcome", "searches", "answer")} | {"supporting": self.supporting[play.task.question_id]}
+        if info["retrieval_failures"]:
+            kept |= {"error": f"retrieval: {play.error}", "ended": str(stop)}
+            stop = StopReason.FAILED
         return Episode(
             group=play.task.group,
             question_id=play.task.question_id,
@@ -119,7 +127,7 @@ class Rollout:
             stop=stop,
             closing_ids=closing,
             gold_answers=self.golds[play.task.question_id],
-            info={key: info[key] for key in ("em", "f1", "outcome", "searches", "answer")} | {"supporting": self.supporting[play.task.question_id]},
+            info=kept,
         )
 
 

@@ -67,7 +67,7 @@ class Run:
     def evaluate(self) -> Evaluation:
         """Greedy score on the same held-out questions every time.
 
-        At the beginning and the end also the score when sampling (`em_sampled`), and that on as many training questions (`em_train`), where a gap would mean remembering.
+        At both ends also the score when sampling (`em_sampled`), and that on as many training questions (`em_train`), where a gap would mean remembering.
         """
         clock = Clock()
         settings, sets = self.recipe.training, {"validation": self.parts.validation, "train": self.parts.train}

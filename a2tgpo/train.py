@@ -1,5 +1,6 @@
 """The training loop. It names no algorithm: rollout → gain → table → credit → update, and two runs differ in the credit only."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from a2tgpo.rollout import Task
 from a2tgpo.run import Clock, Progress, Run, open_run
 from a2tgpo.runlog import write_text
 from a2tgpo.update import NumericalError, Sample
+
+log = logging.getLogger(__name__)
 
 
 def train(recipe: Recipe, folder: Path, model_folder: Path, progress: Progress) -> bool:
@@ -68,7 +71,7 @@ def train_step(run: Run, stream: QuestionStream) -> None:
     parts.engine.load_weights(parts.policy, version=run.step + 1)
     clock.lap("update")
     run.step += 1
-    failed = {"failed": 1 - len(played) / len(episodes)}
+    failed = {"failed": 1 - len(played) / len(episodes), "failed_groups": run.recipe.rollout.questions - float(table.num_groups)}
     metrics = episode_metrics(measured.episodes) | failed | gain_metrics(measured) | credit_metrics(table, credit) | updated | clock.laps
     run.record("train", metrics)
     run.watchdog(metrics)
@@ -86,6 +89,26 @@ def collect(run: Run, stream: QuestionStream) -> list[Episode]:
         tasks = [task for task in tasks_of(run, stream.spare(run.step, attempt), attempt) if task.group in useless]
         kept = [episode for episode in episodes if episode.group not in useless]
         episodes = sorted([*kept, *rollout(tasks, temperature)], key=lambda episode: episode.group)
+    return _without_lost_groups(run, stream, episodes)
+
+
+def _without_lost_groups(run: Run, stream: QuestionStream, episodes: list[Episode]) -> list[Episode]:
+    """Groups that failed as a whole are rolled out once more, so that a passing fault does not shrink the batch.
+
+    Raises:
+        RuntimeError: if every episode of the step failed, also the second time.
+    """
+    lost = {episode.group for episode in episodes} - {episode.group for episode in episodes if not episode.failed}
+    if lost:
+        log.warning("rollout: every episode of %d questions failed (%s); rolling them out once more", len(lost), episodes[0].info.get("error"))
+        tasks = [task for task in tasks_of(run, stream.at(run.step), attempt=99) if task.group in lost]
+        kept = [episode for episode in episodes if episode.group not in lost]
+        episodes = sorted([*kept, *run.parts.train.rollout(tasks, run.recipe.rollout.temperature)], key=lambda episode: episode.group)
+    if all(episode.failed for episode in episodes):
+        raise RuntimeError(
+            f"rollout: every episode of step {run.step} failed ({episodes[0].info.get('error')}), expected at least one that was played; "
+            f"mend the retriever and go on with a2tgpo train --resume {run.folder}"
+        )
     return episodes
 
 
