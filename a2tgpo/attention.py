@@ -1,4 +1,4 @@
-"""Who may look at whom, for rows that hold an episode and, behind it, probes.
+"""Who may look at whom, for rows that hold an episode and probes.
 
 A probe is a few tokens that continue the episode from some cut without being part of it. Transformers hands every attention layer's queries, keys and values to
 a registered function; the one below passes them to an `Attend`, so the policy's passes need neither a dense length × length mask nor changes to the model.
@@ -20,15 +20,33 @@ Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 """(queries [row head token width], keys, values [row key_head token width], scaling) -> attended values [row token head width]."""
 
 _NAME = "a2tgpo"
+_LONG = 512
+"""Columns from which on blocks of probes are worth calls of their own."""
+_BLOCKS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeMask:
-    """Rows of `width` episode tokens (right padded) followed by probe tokens."""
+    """Rows of probe tokens followed by episode tokens (right padded).
 
-    width: int
+    The probes stand in front although they are read as continuations: so what a probe may see is a leading part of the row, and keys need no copying.
+    """
+
     visible: Bool[Tensor, "episode probe column"]
-    """May this probe token look at this column? Columns are the episode tokens, then the probe tokens."""
+    """May this probe token look at this column? Columns are the probe tokens, then the episode tokens."""
+    reach: tuple[int, ...]
+    """Per probe token: columns from here on are visible to it in no row."""
+
+    @property
+    def count(self) -> int:
+        """Probe tokens per row."""
+        return len(self.reach)
+
+    def blocks(self) -> list[tuple[slice, int]]:
+        """Probe tokens in a few blocks, each with its reach: in long rows, early probes need not pass over what only later ones may see."""
+        columns = self.visible.shape[2]
+        size = -(-self.count // (_BLOCKS if columns >= _LONG else 1))
+        return [(slice(start, min(start + size, self.count)), max(self.reach[start : start + size])) for start in range(0, self.count, size)]
 
 
 def causal(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
@@ -38,19 +56,23 @@ def causal(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
 
 
 def split_attention(mask: ProbeMask) -> Attend:
-    """Attention in two calls: plain causal for the episode, a thin rectangular mask for the probes. Works wherever scaled dot product attention does."""
-    masks: dict[int, Tensor] = {}
+    """Attention in parts: plain causal for the episode, thin rectangular masks for the probes. Works wherever scaled dot product attention does."""
+    blocks = mask.blocks()
+    masks: dict[int, list[Tensor]] = {}
 
     def attend(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
-        episode = causal(query[:, :, : mask.width], key[:, :, : mask.width], value[:, :, : mask.width], scaling)
         # Query heads that share a key head become rows of one head: few rows per head are slow, and fused kernels with a mask know no shared heads.
-        rows, heads, tokens, width = query[:, :, mask.width :].shape
+        rows, heads, _, width = query.shape
         shared = heads // key.shape[1]
         if shared not in masks:
-            masks[shared] = mask.visible[:, None].repeat(1, 1, shared, 1)
-        packed = query[:, :, mask.width :].reshape(rows, key.shape[1], shared * tokens, width)
-        probes = F.scaled_dot_product_attention(packed, key, value, attn_mask=masks[shared], scale=scaling)
-        return torch.cat([episode, probes.reshape(rows, heads, tokens, width).transpose(1, 2)], dim=1)
+            masks[shared] = [mask.visible[:, None, tokens, :reach].repeat(1, 1, shared, 1) for tokens, reach in blocks]
+        parts = []
+        for (tokens, reach), visible in zip(blocks, masks[shared], strict=True):
+            packed = query[:, :, tokens].reshape(rows, key.shape[1], -1, width)
+            seen = F.scaled_dot_product_attention(packed, key[:, :, :reach], value[:, :, :reach], attn_mask=visible, scale=scaling)
+            parts.append(seen.reshape(rows, heads, -1, width).transpose(1, 2))
+        episode = causal(query[:, :, mask.count :], key[:, :, mask.count :], value[:, :, mask.count :], scaling)
+        return torch.cat([*parts, episode], dim=1)
 
     return attend
 
@@ -59,14 +81,15 @@ def flex_attention(mask: ProbeMask) -> Attend:
     """The same in one call of torch's flex attention, whose block mask skips what nobody sees. Compiled on a GPU; on a CPU it is a slow reference."""
     from torch.nn.attention import flex_attention as flex
 
-    visible, width = mask.visible, mask.width
-    rows, probes, columns = visible.shape
-
+    visible, count = mask.visible, mask.count
+    rows, _, columns = visible.shape
     blocks = flex.create_block_mask(
-        lambda row, _head, token, column: torch.where(token < width, column <= token, visible[row, (token - width).clamp(min=0), column]),
+        lambda row, _head, token, column: torch.where(
+            token < count, visible[row, token.clamp(max=count - 1), column], (column >= count) & (column <= token)
+        ),
         rows,
         None,
-        width + probes,
+        columns,
         columns,
         device=visible.device.type,
     )

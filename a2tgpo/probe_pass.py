@@ -1,8 +1,8 @@
-"""One forward pass over episodes with their probes behind them.
+"""One forward pass over episodes with their probes.
 
-Row layout: episode tokens, right padding up to the longest episode, then for every cut the nodes of the probe. A probe token sees the episode up to its cut and
-its own ancestors, at the positions it would have if it followed the cut directly; so its log-probabilities are those of a separate pass over prefix + probe,
-while the prefix is computed once for all cuts and aliases and for the old log-probabilities of the episode's own tokens.
+Row layout: for every cut the nodes of the probe, then the episode, then right padding. A probe token sees the episode up to its cut and its own ancestors, at
+the positions it would have if it followed the cut directly; so its log-probabilities are those of a separate pass over prefix + probe, while the prefix is
+computed once for all cuts and aliases and for the old log-probabilities of the episode's own tokens.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ class PassResult:
 
 @dataclass(frozen=True, slots=True)
 class _Slots:
-    """The probe nodes of all rows, as columns behind the episodes; padded with nodes that see the first token only."""
+    """The probe nodes of all rows, as columns in front of the episodes; padded with nodes that see the first episode token only."""
 
     token_ids: NDArray[np.int64]
     position: NDArray[np.int64]
@@ -77,18 +77,19 @@ def pass_with_probes(
     attend: Attend = causal
     if added:
         device = batch.token_ids.device
-        token_ids = torch.cat([batch.token_ids, torch.from_numpy(slots.token_ids).to(device)], dim=1)
+        token_ids = torch.cat([torch.from_numpy(slots.token_ids).to(device), batch.token_ids], dim=1)
         episode_positions = torch.arange(width, device=device).expand(len(cuts), -1)
-        positions = torch.cat([episode_positions, torch.from_numpy(slots.position).to(device)], dim=1)
-        attend = _ATTENTION[attention](ProbeMask(width, _visible(slots, probes, width).to(device)))
+        positions = torch.cat([torch.from_numpy(slots.position).to(device), episode_positions], dim=1)
+        reach = tuple((slots.cut.max(axis=0) + added).tolist())
+        attend = _ATTENTION[attention](ProbeMask(_visible(slots, probes, width).to(device), reach))
     hidden = policy.hidden_states(token_ids, positions, attend)
 
     rows, columns = batch.action_mask.nonzero(as_tuple=True)
     if bool((columns == 0).any()):
         raise ValueError(f"information gain: row {int(rows[columns == 0][0])} begins with a policy token, expected at least one prompt token before it")
-    gold = _gold_places(cuts, probes, width)
+    gold = _gold_places(cuts, probes, added)
     gold_rows, gold_columns, gold_targets = (torch.from_numpy(gold[index]).to(hidden.device) for index in range(3))
-    states = hidden[torch.cat([rows, gold_rows]), torch.cat([columns - 1, gold_columns])]
+    states = hidden[torch.cat([rows, gold_rows]), torch.cat([added + columns - 1, gold_columns])]
     scored = policy.score(states, torch.cat([batch.token_ids[rows, columns], gold_targets]), entropy)
     count = len(rows)
     zeros = torch.zeros(batch.token_ids.shape, device=hidden.device)
@@ -115,7 +116,7 @@ def _lay_out(cuts: Sequence[Sequence[int]], probes: Sequence[Probe]) -> _Slots:
 
 
 def _visible(slots: _Slots, probes: Sequence[Probe], width: int) -> Tensor:
-    """[row, probe token, column]: the episode before the cut, then the ancestors within the same copy."""
+    """[row, probe token, column]: the ancestors within the same copy, then the episode before the cut."""
     cut, copy, node = (torch.from_numpy(value) for value in (slots.cut, slots.copy, slots.node))
     prefix = torch.arange(width) < cut[:, :, None]
     unique = {id(probe): probe for probe in probes}
@@ -127,17 +128,17 @@ def _visible(slots: _Slots, probes: Sequence[Probe], width: int) -> Tensor:
         sees[index, :nodes, :nodes] = probe.sees
     tree = torch.tensor([number[id(probe)] for probe in probes])[:, None, None]
     own = sees[tree, node[:, :, None], node[:, None, :]] & (copy[:, :, None] == copy[:, None, :])
-    return torch.cat([prefix, own], dim=2)
+    return torch.cat([own, prefix], dim=2)
 
 
-def _gold_places(cuts: Sequence[Sequence[int]], probes: Sequence[Probe], width: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _gold_places(cuts: Sequence[Sequence[int]], probes: Sequence[Probe], added: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """(row, column that predicts it, token id) of every scored gold token; per row, per cut, per scored token."""
     rows, columns, targets = [], [], []
     for index, (row, probe) in enumerate(zip(cuts, probes, strict=True)):
         shape = (len(row), len(probe.source))
         at = np.array(row, dtype=np.int64)[:, None]
-        behind = width + len(probe.token_ids) * np.arange(len(row))[:, None] + probe.source
-        columns.append(np.where(probe.source >= 0, behind, at - 1).reshape(-1))
+        node = len(probe.token_ids) * np.arange(len(row))[:, None] + probe.source
+        columns.append(np.where(probe.source >= 0, node, added + at - 1).reshape(-1))
         targets.append(np.broadcast_to(probe.target, shape).reshape(-1))
         rows.append(np.full(shape[0] * shape[1], index, dtype=np.int64))
     empty = [np.zeros(0, dtype=np.int64)]
