@@ -56,10 +56,14 @@ RELATIONS: dict[str, Relation] = {
     )
 }
 """`birthplace` is a city and `homeland` a country; `neighbour` exists only where a country borders exactly one other by land; `origin` is the country in
-which an element was discovered and `discovery` the year; `successor` is the element with the next atomic number; `field` and `year` are those of a prize. Only drawn worlds have companies."""
+which an element was discovered and `discovery` the year; `successor` is the element with the next atomic number; `field` and `year` are those of a prize.
+Only drawn worlds have companies."""
 
 NUMERIC = frozenset({"year", "number", "code"})
 """Kinds whose names are figures: renaming shuffles them among themselves instead of inventing words."""
+
+SPARE = 20
+"""Invented names made in excess, to replace those that exist."""
 
 DRAWN = {"person": 48, "company": 20, "city": 24, "country": 16, "currency": 10, "region": 8, "field": 6}
 """Entities of each kind in a small drawn world."""
@@ -144,11 +148,16 @@ def renamed(world: World, seed: int, key: str = "fiction") -> World:
         by_kind[kind].append(name)
     new: dict[str, str] = {}
     for kind, names in by_kind.items():
-        replacements = list(names) if kind in NUMERIC else invented_names(kind, len(names))
+        replacements = list(names) if kind in NUMERIC else _unused(kind, len(names), world)
         rng.shuffle(replacements)
         new.update(zip(names, replacements, strict=True))
     facts = {new[subject]: {name: new[obj] for name, obj in known.items()} for subject, known in world.facts.items()}
     return World(key, {new[name]: kind for name, kind in world.kinds.items()}, facts)
+
+
+def _unused(kind: str, size: int, world: World) -> list[str]:
+    """Invented names, passing over those that happen to exist in `world`."""
+    return [name for name in invented_names(kind, size + SPARE) if name not in world.kinds][:size]
 
 
 def drawn_world(seed: int, index: int) -> World:
