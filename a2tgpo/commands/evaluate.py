@@ -1,63 +1,171 @@
-"""`a2tgpo evaluate`: score a finished run, or a model folder under a recipe, on held-out questions."""
+"""`a2tgpo evaluate`: score a finished run, a model folder or a reference agent on held-out questions of any data set."""
 
-import json
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
-from a2tgpo.build import limit_threads
 from a2tgpo.commands.options import parse
-from a2tgpo.config import ConfigError, load_recipe
+from a2tgpo.config import ConfigError, Recipe, load_recipe
+
+if TYPE_CHECKING:
+    from a2tgpo.build import Split
+    from a2tgpo.scorecard import Line
+
+SIDE_BY_SIDE = 256
+"""Episodes in flight together."""
+SHOWN_FROM = 20
+"""Questions from which a question type gets a line in the terminal."""
+DIGITS = {"searches": 2, "turns": 2, "tokens": 0}
 
 
 @dataclass(frozen=True)
 class EvaluateOptions:
     """What is scored, and on what."""
 
-    model: Annotated[str, tyro.conf.Positional]
-    """Folder of a finished run (its model and its recipe are used), or a model folder together with --recipe."""
+    model: Annotated[str, tyro.conf.Positional] = ""
+    """Folder of a finished run (its model and its recipe are used), or a model folder together with --recipe; may be left out for an agent without a model."""
+    agent: str = ""
+    """Reference agent to score instead of the policy itself, see `a2tgpo baseline table`."""
     recipe: str = ""
-    """Recipe whose environment is used for a model folder."""
-    split: str = "test"
+    """Recipe whose environment and limits are used for a model folder or an agent."""
+    datasets: tuple[str, ...] = ()
+    """Question files or folders, or ids like HotpotQA; without any, the recipe's own questions."""
+    corpus: str = ""
+    """Corpus for --datasets; by default the paragraphs that came with the questions."""
+    split: str = ""
+    """By default `test`, for --datasets `all`."""
     questions: int = 400
-    """Questions at most: a seeded draw from the split."""
+    """Questions per data set at most: a seeded draw from the split."""
+    samples: int = 1
+    """Episodes per question, for pass@k and mean@k; needs a temperature above 0."""
     temperature: float = 0.0
     """0 = greedy and deterministic."""
     seed: int = 0
     output: Path | None = None
-    """Folder for the results per question (evaluation.jsonl) and the means (evaluation.json)."""
+    """Folder for the results: evaluation.jsonl (per question), evaluation.csv (per part), evaluation.json."""
 
 
 def evaluate(words: list[str], console: Console) -> int:
-    """Play one episode per question and print the means."""
+    """Play the questions of every data set and print the means."""
     options = parse(EvaluateOptions, words, "evaluate")
+    recipe, model = _recipe_and_model(options)
+    if options.samples < 1 or (options.samples > 1 and options.temperature <= 0):
+        raise ConfigError(f"--samples: got {options.samples} at temperature {options.temperature:g}, expected 1, or more at --temperature above 0")
+    from a2tgpo.build import limit_threads
+
+    limit_threads(recipe.model.threads)
+    from a2tgpo.scorecard import fingerprint, lines_of, write_scorecard
+
+    rows = {name: _rows(options, changed, model) for name, changed in _environments(options, recipe).items()}
+    lines = [line for name, found in rows.items() for line in lines_of(name, found)]
+    who = " ".join(word for word in (options.agent, options.model) if word)
+    console.print(_table(lines, f"{who}, temperature {options.temperature:g}, {options.samples} sample{'s' if options.samples > 1 else ''} per question"))
+    for name, found in rows.items():
+        _print_calibration(name, found, console)
+        console.print(f"{name}: fingerprint {fingerprint(found)} (equal results give an equal one)", highlight=False, soft_wrap=True)
+    if options.output is not None:
+        described = {"model": options.model, "agent": options.agent, "temperature": options.temperature, "seed": options.seed, "samples": options.samples}
+        write_scorecard(options.output, rows, described)
+        console.print(f"written: {options.output / 'evaluation.jsonl'}, .csv, .json")
+    return 0
+
+
+def _recipe_and_model(options: EvaluateOptions) -> tuple[Recipe, Path | None]:
+    if not options.model and options.agent:
+        return load_recipe(options.recipe or "quickstart"), None
     folder = Path(options.model)
     is_run = (folder / "config.toml").is_file()
-    if not is_run and not options.recipe:
+    if not options.model or (not is_run and not options.recipe):
         raise ConfigError(f"model: got {options.model!r}, which has no config.toml of a run; give a run's folder, or a model folder and --recipe NAME")
-    recipe = load_recipe(options.recipe or folder / "config.toml")
-    limit_threads(recipe.model.threads)
-    from a2tgpo.build import build_split
-    from a2tgpo.evaluate import evaluate as play
+    return load_recipe(options.recipe or folder / "config.toml"), folder / "model" if is_run else folder
+
+
+def _environments(options: EvaluateOptions, recipe: Recipe) -> dict[str, Recipe]:
+    """Name of a data set → the recipe with its environment."""
+    if not options.datasets:
+        return {recipe.environment.id: recipe}
+    from a2tgpo.envs.registration import DATASETS, NAMESPACE
+
+    found = {}
+    for name in options.datasets:
+        kind, file = (name, "") if name in DATASETS else ("SearchQA", name)
+        environment = replace(recipe.environment, id=f"{NAMESPACE}/{kind}-v0", dataset=file, corpus=options.corpus)
+        found[name] = replace(recipe, environment=environment)
+    return found
+
+
+def _rows(options: EvaluateOptions, recipe: Recipe, model: Path | None) -> list[dict[str, Any]]:
+    from a2tgpo.build import build_split, make_env
     from a2tgpo.evaluate import fixed_subset
 
-    split = build_split(recipe, folder / "model" if is_run else folder, options.split, min(options.questions, 256))
-    result = play(split.rollout, fixed_subset(split.questions, options.questions, options.seed), seed=options.seed, temperature=options.temperature)
-    table = Table(title=f"{options.model}: {len(result.questions)} questions of {options.split}, temperature {options.temperature:g}")
-    table.add_column("metric")
-    table.add_column("mean", justify="right")
-    for name, value in result.metrics.items():
-        if value == value:  # NaN: nothing to average
-            table.add_row(name, f"{value:.3f}")
-    console.print(table)
-    if options.output is not None:
-        options.output.mkdir(parents=True, exist_ok=True)
-        rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in result.rows())
-        (options.output / "evaluation.jsonl").write_text(rows, encoding="utf-8")
-        (options.output / "evaluation.json").write_text(json.dumps({name: value for name, value in result.metrics.items() if value == value}, indent=1))
-        console.print(f"written: {options.output / 'evaluation.jsonl'}")
-    return 0
+    where = options.split or ("all" if options.datasets else "test")
+    number = min(options.questions, SIDE_BY_SIDE)
+    if model is None:
+        env = make_env(recipe, where, number)
+        return _agent_rows(options, [question.id for question in fixed_subset(env.questions, options.questions, options.seed)], env, None)
+    split = build_split(recipe, model, where, number)
+    questions = fixed_subset(split.questions, options.questions, options.seed)
+    if options.agent:
+        from a2tgpo.baselines import Voice
+
+        rollout = split.rollout
+        voice = Voice(rollout.engine, rollout.chat, rollout.max_episode_tokens, temperature=options.temperature)
+        return _agent_rows(options, [question.id for question in questions], rollout.env, voice)
+    return _policy_rows(options, recipe, split, questions, model)
+
+
+def _agent_rows(options: EvaluateOptions, question_ids: list[str], env: Any, voice: Any) -> list[dict[str, Any]]:
+    from a2tgpo.baselines import play
+
+    seeds = range(options.seed, options.seed + options.samples)
+    return [played.row() | {"sample": seed - options.seed} for seed in seeds for played in play(options.agent, env, question_ids, seed, voice)]
+
+
+def _policy_rows(options: EvaluateOptions, recipe: Recipe, split: "Split", questions: Sequence[Any], model: Path) -> list[dict[str, Any]]:
+    """The policy's episodes, with the gold answer's probability at their end."""
+    from a2tgpo.evaluate import evaluate as play
+    from a2tgpo.gold import final_gold_probabilities
+
+    rows = []
+    for sample in range(options.samples):
+        played = play(split.rollout, questions, seed=options.seed + sample, temperature=options.temperature)
+        gold = final_gold_probabilities(recipe, model, split.rollout.env.protocol.scaffold, played.episodes)
+        rows += [row | {"sample": sample, "gold_probability": value} for row, value in zip(played.rows(), gold, strict=True)]
+    return [{key: None if value != value else value for key, value in row.items()} for row in rows]
+
+
+def _table(lines: "Sequence[Line]", title: str) -> Table:
+    """Fits into 80 columns with one data set; the data sets' names are a column only where there are several."""
+    names = list(dict.fromkeys(name for line in lines for name in line.values))
+    lines = [line for line in lines if not line.part.startswith("type ") or line.questions >= SHOWN_FROM]
+    several = len({line.dataset for line in lines}) > 1
+    caption = f"means over n questions, ± half of EM's 95 % interval; types with fewer than {SHOWN_FROM} questions only in --output"
+    table = Table(title=title if several else f"{lines[0].dataset}: {title}", caption=caption)
+    for name in (*(["data set"] if several else []), "part", "n", *names):
+        table.add_column("±" if name == "em_half" else name, justify="left" if name in ("data set", "part") else "right")
+    for line in lines:
+        table.add_row(*([line.dataset] if several else []), line.part, str(line.questions), *(_cell(line, name) for name in names))
+    return table
+
+
+def _cell(line: "Line", name: str) -> str:
+    value = line.values.get(name, math.nan)
+    if math.isnan(value):
+        return "–"
+    return f"{value:.{DIGITS.get(name, 3)}f}"
+
+
+def _print_calibration(name: str, rows: Sequence[dict[str, Any]], console: Console) -> None:
+    from a2tgpo.scorecard import calibration_of
+
+    found = calibration_of(rows)
+    if found is not None:
+        bins = "  ".join(f"{foretold:.2f}→{share:.2f} ({count})" for foretold, share, count in found.bins)
+        text = f"{name}: gold probability before the answer → share correct (episodes): {bins}; ECE {found.expected_error:.3f}, Brier {found.brier:.3f}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
