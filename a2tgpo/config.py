@@ -44,10 +44,10 @@ class Environment:
     """Embedded world: lengths of the chains that are asked, each equally often."""
     retriever: str = "bm25"
     """`bm25`, `rank_bm25`, or the address of a retrieval server, `http://…`."""
-    top_k: int = 3
+    top_k: int = 2
     """Passages per search."""
-    max_searches: int = 6
-    max_turns: int = 7
+    max_searches: int = 5
+    max_turns: int = 6
     protocol: str = "tags_brief"
     """How actions and observations are written."""
     reward: Literal["em", "f1"] = "em"
@@ -102,9 +102,9 @@ class Rollout:
     group_size: int = 8
     """Episodes per question."""
     temperature: float = 1.0
-    max_action_tokens: int = 16
+    max_action_tokens: int = 8
     """Sampled tokens per turn."""
-    max_episode_tokens: int = 384
+    max_episode_tokens: int = 160
     """Tokens per episode, prompt and observations included."""
 
 
@@ -112,7 +112,7 @@ class Rollout:
 class Update:
     """How a batch of episodes changes the policy."""
 
-    learning_rate: float = 3e-4
+    learning_rate: float = 4e-4
     schedule: Literal["constant", "linear"] = "constant"
     warmup_steps: int = 0
     """Training steps of linear warm-up."""
@@ -144,7 +144,7 @@ class Training:
 
     steps: int = 60
     evaluate_every: int = 10
-    evaluate_questions: int = 128
+    evaluate_questions: int = 200
     log_episodes_every: int = 10
     """Write the step's episodes to disk every so many steps."""
     checkpoint_every: int = 20
