@@ -3,14 +3,18 @@
 import csv
 import json
 import math
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from a2tgpo.compare import compare
-from a2tgpo.config import Environment, Recipe, Rollout, Study, Training, Update, WarmStart
+from a2tgpo.algorithms.loader import make_algorithm
+from a2tgpo.commands.compare import SHORTHANDS, take, with_added
+from a2tgpo.compare import compare, train_job
+from a2tgpo.config import ConfigError, Environment, Recipe, Rollout, Study, Training, Update, WarmStart, from_dict, to_toml
+from a2tgpo.contenders import ABLATIONS, contenders_of
 from a2tgpo.runlog import read_metrics
 from a2tgpo.study import Interval, jobs_of, table
 
@@ -23,7 +27,7 @@ def small_study() -> Recipe:
         rollout=Rollout(questions=4, group_size=3, max_action_tokens=6, max_episode_tokens=200),
         update=Update(mini_batches=2),
         training=Training(steps=2, evaluate_every=1, evaluate_questions=8),
-        study=Study(algorithms=("a2tgpo", "grpo"), seeds=(0, 1), workers=2),
+        study=Study(algorithms=("a2tgpo", "grpo"), seeds=(0, 1), workers=2, allow=("git_commit",)),  # a commit while the tests run is no failure
     )
 
 
@@ -53,7 +57,11 @@ def test_study_runs_side_by_side_sums_up_and_is_continued(tmp_path: Path) -> Non
     assert summary["grpo"]["em"]["mean"] == pytest.approx(sum(em) / 2)
     assert (folder / "summary.md").read_text().startswith("| algorithm | seeds |")
     assert (folder / "learning-curves.png").read_bytes()[:4] == b"\x89PNG"
-    assert "study small" in console.export_text()
+    printed = console.export_text()
+    assert "study small" in printed
+    assert "a2tgpo − grpo: " in printed
+    assert "differences under " in printed
+    assert json.loads((folder / "statistics.json").read_text())["comparisons"][0]["baseline"] == "grpo"
 
     longer = replace(small_study(), study=replace(small_study().study, algorithms=("a2tgpo", "grpo", "igpo"), seeds=(0,)))
     again = Console(record=True, width=140)
@@ -64,3 +72,58 @@ def test_study_runs_side_by_side_sums_up_and_is_continued(tmp_path: Path) -> Non
     assert "2 of 3 runs are already finished" in text
     assert (folder / "grpo-s0" / "metrics.jsonl").read_text() == before
     assert set(table(jobs_of(longer, folder))) == {"a2tgpo", "grpo", "igpo"}
+
+
+def test_contenders_variants_and_ablations() -> None:
+    study = Study(
+        algorithms=("a2tgpo", "grpo"),
+        seeds=(0,),
+        variants={"wide.algorithm": "a2tgpo", "wide.algorithm_options.clip_modulation": 0.9, "fast.update.learning_rate": 0.01, "fast.algorithm": "grpo"},
+        ablate=("a2tgpo",),
+    )
+    found = {contender.label: contender for contender in contenders_of(Recipe(study=study))}
+    assert list(found)[:4] == ["a2tgpo", "grpo", "wide", "fast"]
+    assert found["wide"].recipe.algorithm_options == {"clip_modulation": 0.9}
+    assert found["fast"].recipe.update.learning_rate == 0.01
+    assert {name for name, contender in found.items() if contender.baseline == "a2tgpo"} == {f"a2tgpo-{what}" for what in ABLATIONS["a2tgpo"]}
+    for contender in found.values():
+        make_algorithm(contender.recipe.algorithm, contender.recipe.algorithm_options)
+    assert from_dict(Recipe, tomllib.loads(to_toml(Recipe(study=study)))).study == study
+
+
+@pytest.mark.parametrize(
+    ("study", "message"),
+    [
+        (Study(baseline="rloo"), "study.baseline: got 'rloo'"),
+        (Study(ablate=("grpo",)), "study.ablate: got 'grpo', expected one of a2tgpo"),
+        (Study(algorithms=("grpo", "grpo")), "the label 'grpo' twice"),
+        (Study(variants={"a/b.algorithm": "grpo"}), "the label 'a/b'"),
+        (Study(variants={"x.update.learning_rat": 1.0}), r"study\.variants\.x\.update\.learning_rat: unknown setting"),
+        (Study(variants={"x": 1}), "expected a table"),
+    ],
+)
+def test_studies_that_cannot_be_run(study: Study, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        contenders_of(Recipe(study=study))
+
+
+def test_compare_options_add_to_the_study() -> None:
+    added, rest = take(["quickstart", "--algorithm", "a.py:Mine", "gspo", "--ablate=a2tgpo", "--seed", "3", "--allow", "git_commit"], list(SHORTHANDS))
+    assert rest == ["quickstart", "--seed", "3"]
+    study = with_added(Recipe(), added).study
+    assert study.algorithms == ("a2tgpo", "igpo", "gigpo", "grpo", "a.py:Mine", "gspo")
+    assert (study.ablate, study.allow) == (("a2tgpo",), ("git_commit",))
+
+
+def test_a_crashing_run_is_written_down_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = jobs_of(small_study(), tmp_path)[0]
+
+    def broken(*_args: object, **_kwargs: object) -> None:
+        raise RuntimeError("the disk is full")
+
+    monkeypatch.setattr("a2tgpo.train.train", broken)
+    train_job(job, tmp_path)
+    assert job.problem == "crashed: RuntimeError: the disk is full"
+    monkeypatch.setattr("a2tgpo.train.train", lambda *_args, **_kwargs: None)
+    train_job(job, tmp_path)
+    assert job.problem == "not started"

@@ -66,6 +66,10 @@ def evaluate(words: list[str], console: Console) -> int:
     lines = [line for name, found in rows.items() for line in lines_of(name, found)]
     who = " ".join(word for word in (options.agent, options.model) if word)
     console.print(_table(lines, f"{who}, temperature {options.temperature:g}, {options.samples} sample{'s' if options.samples > 1 else ''} per question"))
+    for line in lines:
+        if line.part == "all" and options.samples > 1:
+            passes = "  ".join(f"{name} {value:.3f}" for name, value in line.values.items() if name.startswith("pass@"))
+            console.print(f"{line.dataset}: mean@{options.samples} {line.values['em']:.3f}  {passes}", highlight=False, soft_wrap=True)
     for name, found in rows.items():
         _print_calibration(name, found, console)
         console.print(f"{name}: fingerprint {fingerprint(found)} (equal results give an equal one)", highlight=False, soft_wrap=True)
@@ -142,7 +146,7 @@ def _policy_rows(options: EvaluateOptions, recipe: Recipe, split: "Split", quest
 
 def _table(lines: "Sequence[Line]", title: str) -> Table:
     """Fits into 80 columns with one data set; the data sets' names are a column only where there are several."""
-    names = list(dict.fromkeys(name for line in lines for name in line.values))
+    names = list(dict.fromkeys(name for line in lines for name in line.values if not name.startswith("pass@")))
     lines = [line for line in lines if not line.part.startswith("type ") or line.questions >= SHOWN_FROM]
     several = len({line.dataset for line in lines}) > 1
     caption = f"means over n questions, ± half of EM's 95 % interval; types with fewer than {SHOWN_FROM} questions only in --output"
