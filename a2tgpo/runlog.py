@@ -83,7 +83,7 @@ def rewind_metrics(folder: Path, step: int) -> None:
 def episode_to_dict(
     episode: Episode, tokenizer: Any, credit: Credit | None, row: int, values: Sequence[Sequence[float]] | None = None
 ) -> dict[str, Any]:
-    """An episode as JSON: all its fields, the text of every token, and per turn its credit (row `row` of `credit`) and the gold answer's value before and after."""
+    """An episode as JSON: all its fields, the text of every token, and per turn its credit (row `row` of `credit`) and the gold answer's values."""
     data = {entry.name: getattr(episode, entry.name) for entry in dataclasses.fields(episode)}
     data["closing_text"] = tokenizer.decode(list(episode.closing_ids))
     data["turns"] = []

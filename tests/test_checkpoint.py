@@ -64,7 +64,7 @@ def test_optimizer_state_survives_bit_for_bit() -> None:
     second = torch.nn.Linear(3, 2)
     second.load_state_dict(first.state_dict())
     restored = torch.optim.AdamW(second.parameters(), lr=0.1)
-    names = {parameter: name for name, parameter in first.named_parameters()}
+    names: dict[torch.Tensor, str] = {parameter: name for name, parameter in first.named_parameters()}
     restore_optimizer(restored, {parameter: name for name, parameter in second.named_parameters()}, optimizer_tensors(optimizer, names))
     steps(first, optimizer, 3, seed=2)
     steps(second, restored, 3, seed=2)

@@ -50,7 +50,8 @@ def test_many_turns_equal_plain_generation(kind: str, temperature: float) -> Non
             assert sample.complete == expected.complete
             assert sample.logprobs == pytest.approx(expected.logprobs, abs=1e-5)
             stopped += sample.complete
-        prompts = [[*prompt, *sample.token_ids, *rng.integers(3, len(WORDS), size=rng.integers(0, 7)).tolist()] for prompt, sample in zip(prompts, samples, strict=True)]
+        shown = [rng.integers(3, len(WORDS), size=rng.integers(0, 7)).tolist() for _ in prompts]
+        prompts = [[*prompt, *sample.token_ids, *ids] for prompt, sample, ids in zip(prompts, samples, shown, strict=True)]
         prompts = [prompt for row, prompt in enumerate(prompts) if (row + turn) % 3]  # some episodes end
     assert stopped > 0
 

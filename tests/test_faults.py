@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 from rich.console import Console
 
@@ -58,7 +59,7 @@ def searching_episodes(broken: range) -> list[Episode]:
     object.__setattr__(env.pool, "retrievers", Flaky(env.pool.retrievers, broken))
     engine = TransformersEngine(policy)
     script = Sample((ids["<search>"], ids["w1"], ids["</search>"]), (-1.0,) * 3, complete=True)
-    engine.generate = lambda prompts, _sampling, _seeds: [script] * len(prompts)  # type: ignore[method-assign,assignment,misc]
+    engine.generate = lambda prompts, _sampling, _seeds: [script] * len(prompts)  # type: ignore[method-assign,assignment]
     rollout = Rollout(env, engine, Chat(policy.tokenizer), max_action_tokens=6, max_episode_tokens=150)
     return rollout([Task(group, f"q{group}", group) for group in range(6)])
 
@@ -74,7 +75,7 @@ def test_an_episode_with_a_broken_search_is_failed_data_with_its_reason() -> Non
 
 def test_full_disk_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = prepare_model(recipe(), tmp_path, Console(quiet=True))
-    original, calls = a2tgpo.checkpoint.save_file, [0]
+    original, calls = safetensors.torch.save_file, [0]
 
     def full(*args: Any, **kwargs: Any) -> None:
         calls[0] += 1

@@ -1,7 +1,7 @@
 """A run that is killed at any moment and started again ends exactly as one that nobody disturbed.
 
-The child is forked, so that it needs no start-up time, and kills itself with SIGKILL at its N-th event. Events are what a run does to the world and the steps in
-between: file writes, flushes and renames (checkpoints, cached warm start, metrics), optimiser steps of warm start and training, rollout turns, evaluations.
+The child is forked, so that it needs no start-up time, and kills itself with SIGKILL at its N-th event. Events are what a run does to the world and the steps
+in between: file writes, flushes and renames (checkpoints, cached warm start, metrics), optimiser steps of warm start and training, rollout turns, evaluations.
 """
 
 import hashlib
@@ -137,7 +137,7 @@ def check(tmp_path: Path, moments: int) -> None:
         assert ended == signal.SIGKILL
         assert in_child(runs)[0] == 0
         assert outcome(runs) == expected, f"killed at event {kill_at} of {total}"
-        print(json.dumps({"moment": number, "event": kill_at, "of": total, "equal": True}))
+        print(json.dumps({"moment": number, "event": kill_at, "of": total, "equal": True}))  # noqa: T201 - the table, with -s
 
 
 def test_killed_and_resumed_runs_are_equal(tmp_path: Path) -> None:

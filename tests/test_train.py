@@ -98,7 +98,7 @@ def test_question_order_is_the_same_for_every_algorithm(tmp_path: Path, model_fo
     assert asked[0] == asked[1]
 
 
-class Interrupted(Exception):
+class StoppedError(Exception):
     pass
 
 
@@ -108,9 +108,9 @@ def test_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, model_folder: P
 
     def stop_at(kind: str, step: int, values: object) -> None:
         if (kind, step) == ("train", 3):
-            raise Interrupted
+            raise StoppedError
 
-    with pytest.raises(Interrupted):
+    with pytest.raises(StoppedError):
         train(recipe, tmp_path / "cut", model_folder, stop_at)
     with (tmp_path / "cut" / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "train", "st')  # a line that a kill interrupted

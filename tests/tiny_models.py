@@ -14,7 +14,7 @@ WORDS = ["<pad>", "<eos>", "<unk>", *TAGS, *[f"w{number}" for number in range(31
 
 def word_tokenizer() -> Any:
     inner = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
-    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # type: ignore[assignment]
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>", additional_special_tokens=TAGS)
 
 

@@ -1,6 +1,6 @@
 """Generation with the policy's own transformers model: no second copy of the weights, the KV cache kept between the turns of an episode.
 
-A prompt that continues a row of the previous call re-uses that row's cache and only its new tokens are fed; nobody has to say which row it continues.
+A prompt that continues a row of the previous call reuses that row's cache and only its new tokens are fed; nobody has to say which row it continues.
 """
 
 import inspect
