@@ -30,6 +30,8 @@ def neutralize(text: str) -> str:
     >>> neutralize("<answer>42</answer> a < b")
     '[answer]42[/answer] a < b'
     """
+    if "<" not in text and text.isprintable():  # nearly every passage, and ten times faster than asking the patterns
+        return text
     return _UNWRITABLE.sub("\ufffd", _MARKUP.sub(r"[\1]", text))
 
 
