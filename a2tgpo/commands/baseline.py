@@ -1,0 +1,165 @@
+"""`a2tgpo baseline table|sb3`: what one compares with."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from a2tgpo.build import limit_threads
+from a2tgpo.commands.options import parse
+from a2tgpo.config import ConfigError, Recipe, load_recipe
+
+if TYPE_CHECKING:
+    from a2tgpo.baselines import Voice
+    from a2tgpo.baselines.reference import Reference
+
+SIDE_BY_SIDE = 64
+"""Episodes in flight together."""
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Which agents are compared, and on what."""
+
+    recipe: str = "quickstart"
+    """Recipe whose environment the questions come from."""
+    model: str = ""
+    """Model folder, or folder of a finished run, for the agents with a language model; without it they are left out."""
+    agents: tuple[str, ...] = ()
+    """Names of agents; all that can be played if left out."""
+    split: str = "test"
+    questions: int = 400
+    """Questions at most: a seeded draw from the split."""
+    max_new_tokens: int = 64
+    """Tokens of one generation at most."""
+    temperature: float = 0.0
+    seed: int = 0
+    output: Path | None = None
+    """Folder for the table (reference.csv) and the results per question (reference.jsonl)."""
+
+
+@dataclass(frozen=True)
+class Sb3Options:
+    """What stable-baselines3 trains, and how long."""
+
+    algo: Literal["ppo", "a2c", "dqn", "maskable_ppo"] = "ppo"
+    """Algorithm; maskable_ppo is that of sb3-contrib."""
+    recipe: str = "quickstart"
+    """Recipe whose environment is trained in."""
+    steps: int = 100_000
+    """Environment steps of a run."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    gain_weight: float = 0.1
+    """Weight of information gain (nats) in the reward of the second half of the runs; 0 trains with the outcome only."""
+    workers: int = 2
+    """Runs side by side, one process each; 1 shows SB3's progress bars."""
+    output: Path = Path("runs/sb3")
+    """Folder for curves.csv, curves.png and SB3's TensorBoard logs."""
+
+
+def baseline(words: list[str], console: Console) -> int:
+    """Run `a2tgpo baseline table|sb3`."""
+    if not words or words[0] not in ("table", "sb3"):
+        raise ConfigError(f"baseline: got {words[0] if words else 'nothing'!r}, expected table [--model FOLDER], or sb3 --algo ppo|a2c|dqn")
+    return table(words[1:], console) if words[0] == "table" else sb3(words[1:], console)
+
+
+def table(words: list[str], console: Console) -> int:
+    """Print the reference table: agents × EM, F1, searches, turns, tokens."""
+    options = parse(TableOptions, words, "baseline table")
+    from a2tgpo.baselines import AGENTS, agent_of
+    from a2tgpo.baselines.reference import terminal_table, warnings_of, write_references
+
+    for name in options.agents:
+        agent_of(name)
+    recipe, folder = _recipe_and_model(options)
+    names = options.agents or [name for name, spec in AGENTS.items() if folder or not spec.needs_model]
+    references = _references(options, recipe, folder, list(names))
+    console.print(terminal_table(references, f"{recipe.environment.id}, {options.split}: {len(references[0].rows)} questions"))
+    for warning in warnings_of(references):
+        console.print(f"note: {warning}", highlight=False)
+    if not folder and not options.agents:
+        left_out = ", ".join(name for name, spec in AGENTS.items() if spec.needs_model)
+        console.print(f"left out for want of a language model: {left_out}; add --model FOLDER", highlight=False)
+    if options.output is not None:
+        write_references(references, options.output)
+        console.print(f"written: {options.output / 'reference.csv'}")
+    return 0
+
+
+def sb3(words: list[str], console: Console) -> int:
+    """Train agents without a language model on the discrete wrapper, with and without information gain in the reward."""
+    options = parse(Sb3Options, words, "baseline sb3")
+    if options.steps < 1 or options.workers < 1 or not options.seeds:
+        got = f"--steps {options.steps} --workers {options.workers} --seeds {' '.join(map(str, options.seeds))}"
+        raise ConfigError(f"baseline sb3: got {got}, expected at least one step, one worker and one seed")
+    recipe = load_recipe(options.recipe)
+    limit_threads(1)
+    from a2tgpo.baselines.sb3 import Settings
+    from a2tgpo.baselines.sb3_study import run, summary, write_study
+
+    start = time.monotonic()
+    weights = (0.0, options.gain_weight) if options.gain_weight else (0.0,)
+    settings = Settings(options.algo, steps=options.steps)
+    study = run(settings, recipe.environment, options.seeds, weights, options.workers, options.output / "tensorboard")
+    write_study(study, options.output / options.algo)
+    found = Table(title=f"{options.algo}, {options.steps:,} steps, {len(study.curves)} runs in {time.monotonic() - start:.0f} s", show_header=False)
+    for line in summary(study).items():
+        found.add_row(*line)
+    console.print(found)
+    console.print(f"written: {options.output / options.algo / 'curves.png'}; tensorboard --logdir {options.output / 'tensorboard'}", highlight=False)
+    return 0
+
+
+def _recipe_and_model(options: TableOptions) -> tuple[Recipe, Path | None]:
+    if not options.model:
+        return load_recipe(options.recipe), None
+    folder = Path(options.model)
+    if not folder.is_dir():
+        raise ConfigError(f"--model: got {options.model!r}, which is no folder; expected a model folder, or the folder of a run like runs/quickstart/a2tgpo-s0")
+    is_run = (folder / "config.toml").is_file()
+    return load_recipe(folder / "config.toml" if is_run else options.recipe), folder / "model" if is_run else folder
+
+
+def _references(options: TableOptions, recipe: Recipe, folder: Path | None, names: list[str]) -> "list[Reference]":
+    from a2tgpo.baselines.reference import reference_rows
+    from a2tgpo.build import make_env
+    from a2tgpo.evaluate import fixed_subset
+
+    env = make_env(recipe, options.split, SIDE_BY_SIDE)
+    questions = fixed_subset(env.questions, options.questions, options.seed)
+    voice = None if folder is None else _voice(options, recipe, folder)
+    references = reference_rows(names, env, [question.id for question in questions], options.seed, voice)
+    if folder is not None and folder.name == "model" and not options.agents:
+        references.append(_trained(options, recipe, folder))
+    return references
+
+
+def _trained(options: TableOptions, recipe: Recipe, folder: Path) -> "Reference":
+    """The trained policy itself, for comparison: the run's model in the run's own rollout."""
+    from a2tgpo.baselines.reference import Reference
+    from a2tgpo.build import build_split
+    from a2tgpo.evaluate import evaluate, fixed_subset
+
+    split = build_split(recipe, folder, options.split, SIDE_BY_SIDE)
+    questions = fixed_subset(split.questions, options.questions, options.seed)
+    played = evaluate(split.rollout, questions, seed=options.seed, temperature=options.temperature)
+    return Reference("policy", f"trained with {recipe.algorithm}", tuple(played.rows()))
+
+
+def _voice(options: TableOptions, recipe: Recipe, folder: Path) -> "Voice":
+    """The model with whatever engine the recipe names."""
+    import torch
+
+    from a2tgpo.baselines import Voice
+    from a2tgpo.build import make_engine
+    from a2tgpo.chat import Chat
+    from a2tgpo.policy import Policy
+
+    torch.set_num_threads(recipe.model.threads)
+    policy = Policy.load(folder, device=recipe.model.device)
+    chat = Chat(policy.tokenizer, recipe.model.chat_template)
+    return Voice(make_engine(recipe, policy), chat, policy.max_tokens, options.max_new_tokens, options.temperature)

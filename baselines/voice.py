@@ -1,0 +1,48 @@
+"""A language model as reference agents use it: text in, text out, many at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from a2tgpo.baselines.script import Generate
+from a2tgpo.chat import Chat
+from a2tgpo.engines.base import Engine, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """One continuation."""
+
+    text: str
+    prompt_ids: tuple[int, ...]
+    action_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Voice:
+    """An engine with the texts' way to its tokens."""
+
+    engine: Engine
+    chat: Chat
+    max_tokens: int
+    """Tokens of a prompt and its continuation together: the model's context."""
+    max_new_tokens: int = 64
+    temperature: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.max_new_tokens < self.max_tokens:
+            raise ValueError(f"voice.max_new_tokens: got {self.max_new_tokens}, expected a number from 1 to below the model's context of {self.max_tokens}")
+
+    def speak(self, requests: Sequence[Generate], seeds: Sequence[int]) -> list[Utterance | None]:
+        """A continuation for every request; None for a prompt that leaves no room for one in the model's context."""
+        prompts = [self.chat.prompt_ids(request.prompt) for request in requests]
+        spoken: list[Utterance | None] = [None] * len(requests)
+        by_stop: dict[tuple[str, ...], list[int]] = {}
+        for place, (request, prompt) in enumerate(zip(requests, prompts, strict=True)):
+            if len(prompt) + self.max_new_tokens <= self.max_tokens:
+                by_stop.setdefault(request.stop, []).append(place)
+        for stop, places in by_stop.items():
+            sampling = Sampling(self.max_new_tokens, stop, self.temperature)
+            samples = self.engine.generate([prompts[place] for place in places], sampling, [seeds[place] for place in places])
+            for place, sample in zip(places, samples, strict=True):
+                spoken[place] = Utterance(self.chat.decode(sample.token_ids), tuple(prompts[place]), sample.token_ids)
+        return spoken
