@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from rich.console import Console
@@ -68,11 +69,12 @@ def _train_all(jobs: list[Job], models: Mapping[str, Path], workers: int, consol
     if not jobs:
         return
     context = multiprocessing.get_context("spawn")
+    stopping = context.Event()
     width = max(14, *(len(job.name) for job in jobs))
     texts = f"{{task.description:<{width}}}", "{task.completed:.0f}/{task.total:.0f}", "{task.fields[score]}"
     columns = (TextColumn(texts[0]), BarColumn(), *(TextColumn(text) for text in texts[1:]))
     with (
-        ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context, initializer=_ignore_interrupt) as pool,
+        ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context, initializer=_set_up_worker, initargs=(stopping,)) as pool,
         Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bars,
     ):
         futures = {job.name: pool.submit(train_job, job, models[cache_key(job.recipe)]) for job in jobs}
@@ -83,7 +85,8 @@ def _train_all(jobs: list[Job], models: Mapping[str, Path], workers: int, consol
                 time.sleep(POLL_SECONDS)
                 _show(jobs, futures, bars, tasks, total)
         except KeyboardInterrupt:
-            console.print("stopping: runs in progress end at once, finished ones are kept")
+            console.print("stopping: runs in progress finish their step and save, finished ones are kept")
+            stopping.set()  # the pool has handed out a job more than it has workers
             pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():
                 process.terminate()
@@ -112,6 +115,8 @@ def train_job(job: Job, model_folder: Path) -> None:
     """One run, in a worker process. What ends it is written to its folder, so that the others go on and the study can say what is missing."""
     from a2tgpo.train import train
 
+    if _stopping is not None and _stopping.is_set():
+        return
     (job.folder / CRASHED).unlink(missing_ok=True)
     try:
         train(job.recipe, job.folder, model_folder, progress=lambda _kind, _step, _values: None)
@@ -130,6 +135,12 @@ def _note_lost(job: Job, future: Future[None]) -> None:
             write_text(job.folder / CRASHED, f"its process was killed, perhaps for want of memory ({error}); call the same study again to go on\n")
 
 
-def _ignore_interrupt() -> None:
+_stopping: Event | None = None
+"""In a worker: set when the study was told to stop."""
+
+
+def _set_up_worker(stopping: Event) -> None:
     """Ctrl-C reaches the whole process group; the parent decides what happens."""
+    global _stopping  # noqa: PLW0603 - a worker has no other way to know it
+    _stopping = stopping
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -122,7 +122,7 @@ class Update:
     mini_batches: int = 4
     """Optimiser steps per batch of episodes; with one, every ratio is 1 and no clipping ever acts."""
     epochs: int = 1
-    micro_batch_tokens: int = 16384
+    micro_batch_tokens: int = 4096
     """Token budget (padding included) of one forward and backward pass; the result does not depend on it."""
     max_skipped_updates: int = 0
     """Optimiser steps with a non-finite loss or gradient that may be left out before the run stops."""
@@ -134,6 +134,10 @@ class Gain:
 
     measure: Literal["logprob", "prob"] = "logprob"
     aliases: Literal["first", "max", "mean"] = "first"
+    cut_rule: Literal["observation", "released"] = "observation"
+    """Where a turn's value is taken: after its own observation, or where A2TGPO's released code takes it (for parity studies)."""
+    only_mixed_groups: bool = False
+    """Score only groups whose outcomes differ; the gains of the others stay missing."""
     log: bool = True
     """Measure it for logging even when the algorithm does not use it, so that curves can be compared."""
 

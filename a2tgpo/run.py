@@ -62,6 +62,8 @@ class Run:
             aliases=settings.aliases,
             measure=settings.measure,
             micro_batch_tokens=self.recipe.update.micro_batch_tokens,
+            cut_rule=settings.cut_rule,
+            only_mixed_groups=settings.only_mixed_groups,
         )
 
     def evaluate(self) -> Evaluation:

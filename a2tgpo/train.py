@@ -1,14 +1,15 @@
 """The training loop. It names no algorithm: rollout → gain → table → credit → update, and two runs differ in the credit only."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from a2tgpo.algorithms import Algorithm
-from a2tgpo.batch import Credit, TurnTable, collate
+from a2tgpo.batch import Credit, TurnTable
 from a2tgpo.build import QuestionStream
 from a2tgpo.config import Recipe
 from a2tgpo.envs import Question
@@ -20,7 +21,7 @@ from a2tgpo.information_gain import measure
 from a2tgpo.rollout import Task
 from a2tgpo.run import Clock, Progress, Run, open_run
 from a2tgpo.runlog import write_text
-from a2tgpo.update import NumericalError, Sample
+from a2tgpo.update import NumericalError, Sample, check_sampler
 
 log = logging.getLogger(__name__)
 
@@ -57,25 +58,34 @@ def train_step(run: Run, stream: QuestionStream) -> None:
     episodes = collect(run, stream)
     clock.lap("rollout")
     played = [episode for episode in episodes if not episode.failed]
-    tokens = collate(played, parts.policy.pad_token_id, parts.policy.device)
-    measured = run.measure(played, wanted=parts.algorithm.needs_information_gain or run.recipe.information_gain.log)
-    clock.lap("gain")
-    table = parts.algorithm.tabulate(measured.episodes)
-    credit = parts.algorithm(table)
-    reference = None if run.reference is None else measure(run.reference, played, None).scores.logprobs
-    try:
-        updated = run.updater(Sample(tokens, measured.scores.logprobs, table.group, credit, reference), run.step)
-    except NumericalError as error:
-        run.log.episodes(f"broken-step-{run.step:06d}", measured.episodes, parts.policy.tokenizer, credit)
-        raise NumericalError(f"{error}; step {run.step}, its episodes: {run.folder / 'episodes' / f'broken-step-{run.step:06d}.jsonl'}") from error
+    with kept_if_broken(run, played):
+        measured = run.measure(played, wanted=parts.algorithm.needs_information_gain or run.recipe.information_gain.log)
+        check_sampler(measured.tokens, measured.scores.logprobs, parts.policy.model.dtype, run.recipe.rollout.temperature)
+        clock.lap("gain")
+        table = parts.algorithm.tabulate(measured.episodes)
+        credit = parts.algorithm(table)
+        reference = None if run.reference is None else measure(run.reference, played, None).scores.logprobs
+        updated = run.updater(Sample(measured.tokens, measured.scores.logprobs, table.group, credit, reference), run.step)
     parts.engine.load_weights(parts.policy, version=run.step + 1)
     clock.lap("update")
     run.step += 1
     failed = {"failed": 1 - len(played) / len(episodes), "failed_groups": run.recipe.rollout.questions - float(table.num_groups)}
-    metrics = episode_metrics(measured.episodes) | failed | gain_metrics(measured) | credit_metrics(table, credit) | updated | clock.laps
+    entropy = {"entropy": float(measured.scores.entropy[measured.tokens.action_mask].mean())}
+    metrics = episode_metrics(measured.episodes) | failed | gain_metrics(measured) | credit_metrics(table, credit) | entropy | updated | clock.laps
     run.record("train", metrics)
     run.watchdog(metrics)
     run.keep(measured, credit)
+
+
+@contextmanager
+def kept_if_broken(run: Run, episodes: Sequence[Episode]) -> Iterator[None]:
+    """Write the step's episodes down for inspection when a number breaks the step, and say where."""
+    try:
+        yield
+    except (NumericalError, FloatingPointError) as error:
+        name = f"broken-step-{run.step:06d}"
+        run.log.episodes(name, episodes, run.parts.policy.tokenizer)
+        raise NumericalError(f"{error}; step {run.step}, its episodes: {run.folder / 'episodes' / name}.jsonl") from error
 
 
 def collect(run: Run, stream: QuestionStream) -> list[Episode]:

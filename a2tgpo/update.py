@@ -17,7 +17,7 @@ from torch import Tensor
 from a2tgpo import config
 from a2tgpo.algorithms import Denominators, LossInputs, LossSpec, PolicyLoss, compute_loss, denominators
 from a2tgpo.batch import Credit, TokenBatch, spread
-from a2tgpo.policy import Policy
+from a2tgpo.policy import Policy, micro_batches
 
 RATIO_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.1}
 """Largest |log π_θ − log π_old| allowed before the first optimiser step of a batch, where both are the same policy; only rounding may differ."""
@@ -28,6 +28,26 @@ log = logging.getLogger(__name__)
 
 class NumericalError(RuntimeError):
     """A number that must not be used (NaN, Inf, mismatched log-probabilities). The run stops; its last checkpoint is intact."""
+
+
+SAMPLER_TOLERANCE = {torch.float32: 0.01, torch.bfloat16: 0.3}
+"""Largest mean |log π_old − log π_sampler| per token between trainer and engine that rounding can explain."""
+
+
+def check_sampler(tokens: TokenBatch, old_logprobs: Float[Tensor, "episode token"], dtype: torch.dtype, temperature: float) -> None:
+    """The engine that sampled must hold the policy's weights.
+
+    Raises:
+        NumericalError: if it does not. Sampling at another temperature than 1 differs by intention and is not checked.
+    """
+    if temperature != 1:
+        return
+    difference = float((old_logprobs - tokens.sampler_logprobs)[tokens.action_mask].abs().mean())
+    if not difference <= SAMPLER_TOLERANCE[dtype]:
+        raise NumericalError(
+            f"engine: its log-probabilities differ from the policy's by {difference:.3g} nats a token, expected at most {SAMPLER_TOLERANCE[dtype]}; "
+            "it samples with other weights, or from a stale cache"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +71,6 @@ class _Sums:
     ratio: float = 0.0
     log_ratio_square: float = 0.0
     loss: float = 0.0
-    entropy: float = 0.0
     mismatch: float = 0.0
     credited: int = 0
     credited_logprob: float = 0.0
@@ -74,8 +93,6 @@ class _Sums:
         good = trained & (inputs.advantage > 0)
         self.credited += int(good.sum())
         self.credited_logprob += float(inputs.logprobs.detach()[good].sum())
-        if inputs.entropy is not None:
-            self.entropy += float(inputs.entropy.detach()[trained].sum())
 
     def metrics(self) -> dict[str, float]:
         count = max(self.tokens, 1)
@@ -84,7 +101,6 @@ class _Sums:
             "clip_fraction": self.clipped / count,
             "ratio": self.ratio / count,
             "kl_to_old": self.log_ratio_square / (2 * count),
-            "entropy": self.entropy / self.tokens if self.tokens else math.nan,  # nothing was credited, so nothing was looked at
             "sampler_mismatch": self.mismatch / count,
             "credited_logprob": self.credited_logprob / self.credited if self.credited else math.nan,
             "grad_norm": sum(self.grad_norms) / max(len(self.grad_norms), 1),
@@ -179,18 +195,14 @@ class Updater:
         """
         if self.loss.entropy_coefficient == 0 and self.loss.kl_coefficient == 0:
             rows = rows[(sample.credit.advantage[rows] != 0).any(dim=1)]
-        lengths = sample.tokens.attention_mask[rows].sum(dim=1)
-        order = lengths.argsort(descending=True, stable=True)
-        start = 0
-        while start < len(order):
-            count = max(1, self.micro_batch_tokens // int(lengths[order[start]]))
-            yield rows[order[start : start + count]]
-            start += count
+        lengths = sample.tokens.attention_mask[rows].sum(dim=1).tolist()
+        for chosen in micro_batches(lengths, self.micro_batch_tokens):
+            yield rows[chosen]
 
     def _backward(self, sample: Sample, rows: Int[Tensor, " row"], whole: Denominators, sums: _Sums, *, fresh: bool) -> None:
         width = int(sample.tokens.attention_mask[rows].sum(dim=1).max())
         tokens = TokenBatch(*(getattr(sample.tokens, name)[rows, :width] for name in ("token_ids", "attention_mask", "turn", "sampler_logprobs")))
-        scores = self.policy.token_logprobs(tokens, entropy="gradient" if self.loss.entropy_coefficient else "value")
+        scores = self.policy.token_logprobs(tokens, entropy="gradient" if self.loss.entropy_coefficient else "skip")
         inputs = LossInputs(
             logprobs=scores.logprobs,
             old_logprobs=sample.old_logprobs[rows, :width],
@@ -201,7 +213,7 @@ class Updater:
             weight=spread(sample.credit.weight[rows], tokens.turn),
             sampler_logprobs=tokens.sampler_logprobs,
             reference_logprobs=None if sample.reference_logprobs is None else sample.reference_logprobs[rows, :width],
-            entropy=scores.entropy,
+            entropy=scores.entropy if self.loss.entropy_coefficient else None,
         )
         if fresh:
             self._check_ratio(inputs)

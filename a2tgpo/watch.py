@@ -38,8 +38,8 @@ class Watchdog:
     def __call__(self, metrics: Mapping[str, float]) -> list[str]:
         """New warnings of this step."""
         self.barren = self.barren + 1 if metrics["informative_groups"] == 0 else 0
-        entropy, likelihood = metrics["entropy"], metrics["credited_logprob"]  # NaN in a step without credit, which changes neither
-        self.highest_entropy = max(self.highest_entropy, entropy) if not math.isnan(entropy) else self.highest_entropy
+        likelihood = metrics["credited_logprob"]  # NaN in a step without credit, which changes nothing
+        self.highest_entropy = max(self.highest_entropy, metrics["entropy"])
         self.highest_likelihood = max(self.highest_likelihood, likelihood) if not math.isnan(likelihood) else self.highest_likelihood
         found = self._found(metrics, likelihood)
         new = [text for name, text in found.items() if name not in self.active]

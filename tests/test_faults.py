@@ -1,5 +1,6 @@
 """Faults around a run: what happens, and what is lost (nothing that was saved)."""
 
+import copy
 import errno
 import logging
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from a2tgpo.envs.retrieval.base import RetrievalError
 from a2tgpo.episode import Episode, StopReason
 from a2tgpo.models import prepare_model
 from a2tgpo.rollout import Rollout, Task
+from a2tgpo.runlog import read_episodes
 from a2tgpo.train import train
 from a2tgpo.update import NumericalError, Updater
 from a2tgpo.watch import Watchdog
@@ -167,3 +169,24 @@ def test_each_watchdog_barks_once_when_its_cause_comes(changes: dict[str, float]
     assert message in heard[-1][0]
     assert watchdog(HEALTHY | changes) == []  # once, until it is gone
     assert watchdog(HEALTHY) == []
+
+
+def test_engine_with_other_weights_stops_the_run_and_leaves_the_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that goes on with the weights of the step before, as a forgotten sync or a stale prefix cache would."""
+    model = prepare_model(recipe(), tmp_path, Console(quiet=True))
+    original = TransformersEngine.load_weights
+
+    def forgetful(self: TransformersEngine, policy: Any, version: int) -> None:
+        if version == 1:
+            stale = type(policy)(copy.deepcopy(policy.model), policy.tokenizer)
+            with torch.no_grad():
+                for weight in stale.model.parameters():
+                    weight.mul_(0.9)
+            policy = stale
+        original(self, policy, version)
+
+    monkeypatch.setattr(TransformersEngine, "load_weights", forgetful)
+    folder = tmp_path / "kill" / "run"
+    with pytest.raises(NumericalError, match=r"engine: its log-probabilities differ .*; step 1, its episodes: .*broken-step-000001.jsonl"):
+        train(recipe(), folder, model, nothing)
+    assert len(read_episodes(folder / "episodes" / "broken-step-000001.jsonl")) == 12
