@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("a2tgpo.commands.explain:explain", "how an algorithm came to the credit of recorded episodes: a2tgpo explain ALGORITHM --episode FILE"),
     "data": ("a2tgpo.commands.data:data", "question files: data inspect FILE, data corpus FILE… -o DIR, data index"),
     "serve-retriever": ("a2tgpo.commands.serve:serve_retriever", "serve a corpus over HTTP"),
-    "bench": ("a2tgpo.commands.bench:bench", "what the work costs on this machine: a2tgpo bench information-gain, update or credit"),
+    "bench": ("a2tgpo.commands.bench:bench", "what the work costs on this machine: a2tgpo bench information-gain, update, credit, env, retrieval or rollout"),
     "recipes": ("a2tgpo.commands.study:recipes", "list the recipes that ship with the package"),
 }
 """Name → (function, help). Looked up by name so that `a2tgpo --help` imports neither torch nor a command."""

@@ -64,9 +64,9 @@ class DiscreteSearch(gym.Wrapper[Any, Any, Any, Any]):
     """Search question answering with numbered actions and numbers as observations.
 
     Actions (`Discrete(8 · 5 + 8)`): `5 · e + t` searches entity e with template t: alone (t = 0) or with word t − 1 of the question; `40 + e` answers with
-    entity e. Entities are the names and figures read so far, newest first: those of the last result that are new, in order of mention, then its others, then older
-    ones. Numbers of entities and words that do not exist start again from the first that does, so every action means something; `info["action_mask"]` and
-    `action_masks()` are true for those that exist and for searches as long as the budget allows them.
+    entity e. Entities are the names and figures read so far, newest first: those of the last result that are new, in order of mention, then its others, then
+    older ones. Numbers of entities and words that do not exist start again from the first that does, so every action means something; `info["action_mask"]`
+    and `action_masks()` are true for those that exist and for searches as long as the budget allows them.
 
     Observation (`Box(0, 1, (115,))`), per entity: exists, in the question, new in the last result, the first of the new; searched with each template so far;
     shared a sentence of the last result with each word. Then: share of turns used, share of searches used, did the last turn fail; per word: exists, how often

@@ -7,7 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from a2tgpo.algorithms import ALGORITHMS
-from a2tgpo.bench_credit import LOOPS, bench_credit, format_timings, random_table
+from a2tgpo.bench.credit import LOOPS, bench_credit, format_timings, random_table
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -5,8 +5,8 @@ import torch
 from transformers import LlamaConfig
 
 from a2tgpo.bench import Shape, bench_episodes, costs_of
-from a2tgpo.bench_gain import PLAIN, PROBES, bench_information_gain
-from a2tgpo.bench_update import BARE, STEP, bench_update
+from a2tgpo.bench.gain import PLAIN, PROBES, bench_information_gain
+from a2tgpo.bench.update import BARE, STEP, bench_update
 
 TOY = LlamaConfig(vocab_size=60, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from a2tgpo.bench_env import bench_env, synthetic_queries
-from a2tgpo.bench_retrieval import bench_retrieval, speed_ratio
+from a2tgpo.bench.env import bench_env, synthetic_queries
+from a2tgpo.bench.retrieval import bench_retrieval, speed_ratio
 from a2tgpo.commands.data import data
 from a2tgpo.commands.serve import serve_retriever
 from a2tgpo.config import ConfigError

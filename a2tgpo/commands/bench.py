@@ -74,7 +74,7 @@ def _information_gain(words: list[str]) -> str:
     import torch
 
     from a2tgpo.bench import LLAMA_135M, Shape
-    from a2tgpo.bench_gain import bench_information_gain
+    from a2tgpo.bench.gain import bench_information_gain
 
     torch.set_num_threads(options.threads)
     shape = Shape(options.tokens, options.searches, options.action_tokens, options.episodes)
@@ -96,7 +96,7 @@ def _update(words: list[str]) -> str:
     import torch
 
     from a2tgpo.bench import TINY_MODEL, Shape
-    from a2tgpo.bench_update import bench_update
+    from a2tgpo.bench.update import bench_update
 
     torch.set_num_threads(options.threads)
     shape = Shape(options.tokens, options.searches, options.action_tokens, shortest=0.5)
@@ -115,9 +115,94 @@ def _update(words: list[str]) -> str:
 
 def _credit(words: list[str]) -> str:
     options = parse(CreditOptions, words, "bench credit")
-    from a2tgpo.bench_credit import bench_credit, format_timings
+    from a2tgpo.bench.credit import bench_credit, format_timings
 
     return format_timings(bench_credit(options.episodes, repeats=options.repeats))
 
 
-BENCHES: Mapping[str, Callable[[list[str]], str]] = {"information-gain": _information_gain, "update": _update, "credit": _credit}
+@dataclass(frozen=True)
+class EnvOptions:
+    """Steps per second of the batched environment over a synthetic corpus, with our search and with bm25s's own."""
+
+    sizes: tuple[int, ...] = (1, 64, 1024)
+    """Environments that step together, one measurement each."""
+    passages: int = 18_000
+    steps: int = 6_000
+
+
+@dataclass(frozen=True)
+class RetrievalOptions:
+    """Queries per second of every search backend and, on a question file with paragraphs, recall of the supporting ones."""
+
+    dataset: Path | None = None
+    """Question file; by default a synthetic corpus, without recall."""
+    passages: int = 18_000
+    queries: int = 500
+    backends: tuple[str, ...] = ("bm25", "rank_bm25")
+
+
+@dataclass(frozen=True)
+class RolloutOptions:
+    """Episodes played by our engine beside transformers' generate, which reads every prompt anew."""
+
+    model: Path | None = None
+    """A model folder; by default an untrained policy of the quickstart's shape."""
+    episodes: int = 64
+    turns: int = 4
+    max_action_tokens: int = 16
+
+
+def _env(words: list[str]) -> str:
+    options = parse(EnvOptions, words, "bench env")
+    from a2tgpo.bench import table
+    from a2tgpo.bench.env import bench_env
+
+    rows = bench_env(options.sizes, options.passages, options.steps)
+    titles = ("search", "environments", "steps/s", "steps per CPU second", "share of retrieval")
+    cells = [(r.search, r.num_envs, f"{r.steps_per_second:,.0f}", f"{r.steps_per_cpu_second:,.0f}", f"{r.retrieval_share:.0%}") for r in rows]
+    return table(titles, [[str(cell) for cell in row] for row in cells])
+
+
+def _retrieval(words: list[str]) -> str:
+    options = parse(RetrievalOptions, words, "bench retrieval")
+    from a2tgpo.bench import table
+    from a2tgpo.bench.retrieval import RECALL_AT, bench_retrieval
+
+    rows = bench_retrieval(options.dataset, options.passages, options.queries, options.backends)
+    slowest = min(row.queries_per_second for row in rows)
+    titles = ("backend", "passages", "queries/s", "of the slowest", "build (s)", "peak (GB)", *(f"recall@{k}" for k in RECALL_AT))
+    cells = [
+        [
+            row.backend,
+            f"{row.passages:,}",
+            f"{row.queries_per_second:,.0f}",
+            f"{row.queries_per_second / slowest:,.0f}×",
+            f"{row.build_seconds:.1f}",
+            f"{row.peak_gigabytes:.1f}",
+            *([f"{value:.1%}" for value in row.recall] or ["–"] * len(RECALL_AT)),
+        ]
+        for row in rows
+    ]
+    return table(titles, cells)
+
+
+def _rollout(words: list[str]) -> str:
+    options = parse(RolloutOptions, words, "bench rollout")
+    from a2tgpo.bench import table
+    from a2tgpo.bench.rollout import bench_rollout
+
+    rows = bench_rollout(options.model, options.episodes, options.turns, options.max_action_tokens)
+    titles = ("engine", "episodes/min", "tokens/s", "of the baseline", "turns")
+    base = rows[0].tokens_per_second
+    cells = [[r.name, f"{r.episodes_per_minute:,.0f}", f"{r.tokens_per_second:,.0f}", f"{r.tokens_per_second / base:.2f}×", f"{r.turns:.1f}"] for r in rows]
+    return table(titles, cells)
+
+
+BENCHES: Mapping[str, Callable[[list[str]], str]] = {
+    "information-gain": _information_gain,
+    "update": _update,
+    "credit": _credit,
+    "env": _env,
+    "retrieval": _retrieval,
+    "rollout": _rollout,
+}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from a2tgpo.bench_env import synthetic_corpus, synthetic_queries
+from a2tgpo.bench.env import synthetic_corpus, synthetic_queries
 from a2tgpo.envs.datasets import read
 from a2tgpo.envs.records import Passage, Question
 from a2tgpo.envs.retrieval import Bm25Retriever, RankBm25Retriever, Retriever

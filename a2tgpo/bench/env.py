@@ -4,11 +4,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import bm25s
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from a2tgpo.envs import Passage, Question, SearchQAVectorEnv
 from a2tgpo.envs.retrieval import Bm25Retriever, Retriever
+from a2tgpo.envs.retrieval.text import terms
 
 _VOCABULARY = 40_000
 _WORDS = 60
@@ -21,6 +23,8 @@ _SEARCHES = 3
 class EnvRow:
     """One measurement."""
 
+    search: str
+    """Whose search: ours, or that of bm25s, which is the baseline."""
     num_envs: int
     passages: int
     steps: int
@@ -30,6 +34,19 @@ class EnvRow:
     retrieval_share: float
     """Part of the time that the retriever took."""
     retriever_calls: int
+
+
+class _PlainBm25s:
+    """bm25s through its own `retrieve`."""
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self.passages = passages
+        self.index = bm25s.BM25(method="lucene")
+        self.index.index([terms(f"{passage.title} {passage.text}") for passage in passages], show_progress=False)
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        rows, _ = self.index.retrieve([terms(query) for query in queries], k=k, show_progress=False)
+        return [[self.passages[row] for row in found] for found in rows.tolist()]
 
 
 class _Timed:
@@ -72,10 +89,11 @@ def bench_env(sizes: Sequence[int] = (1, 64, 1_024), passages: int = 18_000, ste
     corpus = synthetic_corpus(passages)
     retriever = Bm25Retriever(corpus)
     questions = [Question(f"q{i}", f"What is {i}?", (corpus[i % passages].title,)) for i in range(64)]
-    return [_measure(num_envs, retriever, questions, steps, scorer) for num_envs in sizes]
+    rows = [_measure("a2tgpo", num_envs, retriever, questions, steps, scorer) for num_envs in sizes]
+    return [*rows, *(_measure("bm25s", num_envs, _PlainBm25s(corpus), questions, steps // 4, scorer) for num_envs in sizes if num_envs > 1)]
 
 
-def _measure(num_envs: int, retriever: Bm25Retriever, questions: Sequence[Question], steps: int, scorer: str | None) -> EnvRow:
+def _measure(name: str, num_envs: int, retriever: Bm25Retriever | _PlainBm25s, questions: Sequence[Question], steps: int, scorer: str | None) -> EnvRow:
     timed = _Timed(retriever)
     env = SearchQAVectorEnv(questions, timed, num_envs, scorer=scorer, protocol="tags", autoreset_mode=AutoresetMode.SAME_STEP)
     rounds = max(1, steps // num_envs)
@@ -91,7 +109,7 @@ def _measure(num_envs: int, retriever: Bm25Retriever, questions: Sequence[Questi
         env.step(texts)
     seconds, cpu = time.perf_counter() - started, time.process_time() - started_cpu
     taken = rounds * num_envs
-    return EnvRow(num_envs, len(retriever.passages), taken, taken / seconds, taken / cpu, timed.seconds / seconds, timed.calls)
+    return EnvRow(name, num_envs, len(retriever.passages), taken, taken / seconds, taken / cpu, timed.seconds / seconds, timed.calls)
 
 
 def _word(number: int) -> str:

@@ -1,0 +1,116 @@
+"""How fast episodes are played: `a2tgpo bench rollout`.
+
+The baseline is the usual way: `generate` of transformers on the whole prompt of every turn, padded to one length, with no cache between turns. Same model, same
+questions, same environment, same run.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from gymnasium.vector import AutoresetMode
+from transformers import GenerationConfig
+
+from a2tgpo.chat import Chat
+from a2tgpo.engines.base import Engine, Sample, Sampling
+from a2tgpo.engines.transformers import TransformersEngine
+from a2tgpo.envs import SearchQAVectorEnv
+from a2tgpo.envs.protocols import protocol_of
+from a2tgpo.envs.registration import make_almanac_vector
+from a2tgpo.episode import Episode
+from a2tgpo.policy import Policy
+from a2tgpo.rollout import Rollout, Task
+from a2tgpo.tiny import tiny_policy
+
+BASELINE, OURS = "transformers generate", "a2tgpo transformers engine"
+
+
+class GenerateEngine:
+    """The baseline: nothing is kept between calls."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Sample]:
+        """Pad on the left, generate, cut at the first stop token."""
+        tokenizer, pad = self.policy.tokenizer, self.policy.pad_token_id
+        width = max(len(prompt) for prompt in prompts)
+        ids = torch.tensor([[pad] * (width - len(prompt)) + list(prompt) for prompt in prompts])
+        mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
+        stops = {tokenizer.eos_token_id, *tokenizer.convert_tokens_to_ids(list(sampling.stop))}
+        settings = GenerationConfig(
+            max_new_tokens=sampling.max_tokens, do_sample=True, temperature=1.0, top_k=0, top_p=1.0, eos_token_id=sorted(stops), pad_token_id=pad
+        )
+        with torch.no_grad():
+            rows = self.policy.model.generate(ids, attention_mask=mask, generation_config=settings)[:, width:].tolist()
+        return [_cut(row, stops) for row in rows]
+
+    def load_weights(self, policy: Policy, version: int) -> None:
+        self.policy = policy
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def _cut(row: list[int], stops: set[int]) -> Sample:
+    end = next((index + 1 for index, token in enumerate(row) if token in stops), len(row))
+    return Sample(tuple(row[:end]), (0.0,) * end, row[end - 1] in stops)
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRow:
+    """One way of playing."""
+
+    name: str
+    episodes_per_minute: float
+    tokens_per_second: float
+    """Sampled tokens."""
+    turns: float
+    """Mean turns per episode."""
+
+
+def bench_rollout(model: Path | None = None, episodes: int = 64, turns: int = 4, max_action_tokens: int = 16, repeats: int = 3) -> list[RolloutRow]:
+    """Play the same questions with the baseline and with our engine; the best of `repeats` of each, taken in turns.
+
+    Args:
+        model: a folder; by default an untrained policy of the quickstart's shape, which never ends an action by itself, so every turn has its full length.
+        episodes: played side by side.
+        turns: of every episode, at most.
+    """
+    torch.set_num_threads(1)
+    policy = tiny_policy(protocol_of("tags_brief").tags, context=1024) if model is None else Policy.load(model)
+    env = make_almanac_vector(
+        num_envs=episodes,
+        fictional=True,
+        worlds=5,
+        max_turns=turns,
+        max_searches=turns,
+        top_k=2,
+        protocol="tags_brief",
+        scorer=None,
+        autoreset_mode=AutoresetMode.DISABLED,
+    )
+    engines: dict[str, Engine] = {BASELINE: GenerateEngine(policy), OURS: TransformersEngine(policy)}
+    best: dict[str, tuple[float, list[Episode]]] = {}
+    for _ in range(repeats):
+        for name, engine in engines.items():
+            seconds, played = _play(env, engine, policy, episodes, max_action_tokens)
+            if name not in best or seconds < best[name][0]:
+                best[name] = seconds, played
+    return [_row(name, seconds, played) for name, (seconds, played) in best.items()]
+
+
+def _play(env: SearchQAVectorEnv, engine: Engine, policy: Policy, episodes: int, max_action_tokens: int) -> tuple[float, list[Episode]]:
+    rollout = Rollout(env, engine, Chat(policy.tokenizer), max_action_tokens=max_action_tokens, max_episode_tokens=1024)
+    tasks = [Task(row, question.id, row) for row, question in enumerate(env.questions[:episodes])]
+    engine.load_weights(policy, 0)
+    started = time.perf_counter()
+    played = rollout(tasks)
+    return time.perf_counter() - started, played
+
+
+def _row(name: str, seconds: float, played: Sequence[Episode]) -> RolloutRow:
+    tokens = sum(sum(episode.action_mask) for episode in played)
+    return RolloutRow(name, 60 * len(played) / seconds, tokens / seconds, sum(episode.num_turns for episode in played) / len(played))
