@@ -1,7 +1,7 @@
 """stable-baselines3 on the discrete wrapper: what a small network without a language model learns, with and without information gain in its reward."""
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -122,10 +122,7 @@ def train(settings: Settings, worlds: Worlds, tensorboard: Path | None = None, p
         ValueError: for an unknown algorithm.
     """
     recipe = recipe_of(settings.algorithm)
-    vectors, monitor = required("stable_baselines3.common.vec_env"), required("stable_baselines3.common.monitor")
-    env = vectors.DummyVecEnv([lambda: monitor.Monitor(worlds.training(settings.gain_weight))] * SIDE_BY_SIDE)
-    make = getattr(required(recipe.module), recipe.name)
-    agent = make("MlpPolicy", env, seed=settings.seed, device="cpu", tensorboard_log=None if tensorboard is None else str(tensorboard), **recipe.options)
+    agent = agent_of(settings.algorithm, lambda: worlds.training(settings.gain_weight), settings.seed, tensorboard)
     questions = worlds.held_out.questions[: settings.evaluate_questions]
     held_out = worlds.evaluation()
     points = [(0, *score(agent, held_out, questions, recipe.masked))]
@@ -139,6 +136,22 @@ def train(settings: Settings, worlds: Worlds, tensorboard: Path | None = None, p
     agent.learn(settings.steps, callback=watch, tb_log_name=f"{settings.algorithm}-gain{settings.gain_weight:g}-s{settings.seed}", progress_bar=progress)
     steps, em, searches = zip(*points, strict=True)
     return Curve(settings, steps, em, searches)
+
+
+def agent_of(algorithm: str, make_env: Callable[[], gym.Env[Any, Any]], seed: int, tensorboard: Path | None = None) -> Any:
+    """An untrained agent of stable-baselines3 on `SIDE_BY_SIDE` environments, with the settings that learn here.
+
+    Raises:
+        ImportError: naming the pip command, if the package is not installed.
+        ValueError: for an unknown algorithm, or environments that take text.
+    """
+    recipe = recipe_of(algorithm)
+    vectors, monitor = required("stable_baselines3.common.vec_env"), required("stable_baselines3.common.monitor")
+    envs = [make_env() for _ in range(SIDE_BY_SIDE)]
+    check_discrete(envs[0])
+    made = vectors.DummyVecEnv([lambda env=env: monitor.Monitor(env) for env in envs])
+    make = getattr(required(recipe.module), recipe.name)
+    return make("MlpPolicy", made, seed=seed, device="cpu", tensorboard_log=None if tensorboard is None else str(tensorboard), **recipe.options)
 
 
 def score(agent: Any, env: DiscreteSearch, questions: Sequence[Question], masked: bool) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from a2tgpo.envs.protocol import Protocol
 from a2tgpo.envs.protocols import protocol_of
 from a2tgpo.envs.questions import QuestionPool, Retrievers
 from a2tgpo.envs.records import Question
-from a2tgpo.envs.scorers import EvidenceScorer, Scorer
+from a2tgpo.envs.scorers import EvidenceScorer, Scorer, Transcript
 from a2tgpo.envs.scoring import Outcome, outcome_of
 from a2tgpo.envs.search_episode import Rules, SearchEpisode
 from a2tgpo.envs.spaces import UnicodeText
@@ -152,6 +152,13 @@ class SearchQAEnv(gym.Env[str, str]):
     @property
     def protocol(self) -> Protocol:
         return self.rules.protocol
+
+    @property
+    def transcript(self) -> Transcript:
+        """The running episode so far, with the passages shown."""
+        if self._episode is None:
+            raise RuntimeError("transcript: got no running episode; call reset first")
+        return self._episode.transcript
 
     @property
     def question(self) -> Question:

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from a2tgpo.envs.entities import asked_about, content_words, entities, words
 from a2tgpo.envs.info import Info
+from a2tgpo.envs.records import Passage
 from a2tgpo.envs.search_qa import SearchQAEnv
 from a2tgpo.envs.writing import UNKNOWN, written_answer, written_search
 
@@ -46,14 +48,15 @@ class _Memory:
     first: str = ""
     """The first fresh entity of the last observation."""
 
-    def read(self, observation: str) -> None:
+    def read(self, passages: Sequence[Passage]) -> None:
         """Take in a search result: its new entities come first, in order of mention."""
-        found = entities(observation)
+        text = " ".join(f"{passage.title}. {passage.text}" if passage.title else passage.text for passage in passages)
+        found = entities(text)
         fresh = [entity for entity in found if entity not in self.mentions and entity not in self.asked]
         self.fresh, self.first = set(fresh), fresh[0] if fresh else ""
         self.mentions.update(found)
         self.together = set()
-        for sentence in observation.split(". "):
+        for sentence in text.split(". "):
             heard = set(words(sentence))
             places = [place for place, word in enumerate(self.words) if word in heard]
             self.together.update((entity, place) for entity in entities(sentence) for place in places)
@@ -103,10 +106,10 @@ class DiscreteSearch(gym.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: np.int64 | int) -> tuple[Features, float, bool, bool, Info]:
         """One turn."""
-        observation, reward, terminated, truncated, info = self.env.step(self.text_of(int(action)))
+        _, reward, terminated, truncated, info = self.env.step(self.text_of(int(action)))
         self._memory.fresh, self._memory.together, self._memory.first = set(), set(), ""
         if info["query"] and not info["retrieval_failed"]:
-            self._memory.read(observation)
+            self._memory.read(self.base.transcript.exchanges[-1].passages)
         return self._features(info), float(reward), terminated, truncated, self._with_mask(info)
 
     def text_of(self, action: int) -> str:

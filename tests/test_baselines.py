@@ -82,7 +82,7 @@ def voice_of(rules: Sequence[tuple[str, str]]) -> Voice:
 
 
 def mean(played: Sequence[Played], name: str) -> float:
-    return sum(getattr(episode, name) for episode in played) / len(played)
+    return float(sum(getattr(episode, name) for episode in played)) / len(played)
 
 
 @pytest.mark.parametrize("protocol", list(PROTOCOLS))
@@ -114,7 +114,8 @@ def test_direct_answers_from_the_model_alone() -> None:
     voice = voice_of([("Question: Who was the father of Ada Lovelace?\nAnswer:", " Lord Byron\nQuestion:"), ("Answer:", " Rome")])
     played = play("direct", people_env(), ["q1", "q2"], voice=voice)
     assert [(episode.answer, episode.em, episode.searches, episode.turns) for episode in played] == [("Lord Byron", 1.0, 0, 1), ("Rome", 0.0, 0, 1)]
-    assert played[0].tokens == sum(len(byte_policy().tokenizer(text)["input_ids"]) for text in (voice.engine.prompts[0], " Lord Byron\nQuestion:"))  # type: ignore[attr-defined]
+    texts: tuple[str, str] = (voice.engine.prompts[0], " Lord Byron\nQuestion:")  # type: ignore[attr-defined]
+    assert played[0].tokens == sum([len(byte_policy().tokenizer(text)["input_ids"]) for text in texts])
 
 
 def test_rag_reads_one_retrieval() -> None:
