@@ -19,7 +19,7 @@ from a2tgpo.envs.wrappers import DiscreteSearch, GainReward, LimitEnds
 SIDE_BY_SIDE: Final = 16
 """Environments that an algorithm steps together."""
 EVALUATIONS: Final = 8
-"""Points of a curve after its start."""
+"""Points of a curve, about, besides its start and end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Held-out scores of a run, greedy, before training and `EVALUATIONS` times after."""
+    """Held-out scores of a run, greedy: before training, about every `1/EVALUATIONS` of it, and at its end."""
 
     settings: Settings
     steps: tuple[int, ...]
@@ -134,6 +134,8 @@ def train(settings: Settings, worlds: Worlds, tensorboard: Path | None = None, p
         return True
 
     agent.learn(settings.steps, callback=watch, tb_log_name=f"{settings.algorithm}-gain{settings.gain_weight:g}-s{settings.seed}", progress_bar=progress)
+    if points[-1][0] != agent.num_timesteps:
+        points.append((int(agent.num_timesteps), *score(agent, held_out, questions, recipe.masked)))
     steps, em, searches = zip(*points, strict=True)
     return Curve(settings, steps, em, searches)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
+from a2tgpo.cli import main
 from a2tgpo.config import Environment
 from a2tgpo.envs import PROTOCOLS, Passage, Question, SearchQAEnv
 from a2tgpo.envs.retrieval import Bm25Retriever
@@ -115,12 +116,14 @@ def test_text_actions_are_refused() -> None:
         agent_of("ppo", search_env, seed=0)
 
 
-def test_a_missing_package_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_names_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from a2tgpo.baselines.sb3 import recipe_of, required
 
     monkeypatch.setitem(sys.modules, "stable_baselines3", None)
     with pytest.raises(ImportError, match=r"needs stable_baselines3, which is not installed; run: pip install 'a2tgpo\[sb3\]'"):
         required("stable_baselines3")
+    assert main(["baseline", "sb3", "--seeds", "0"]) == 2
+    assert "pip install 'a2tgpo[sb3]'" in " ".join(capsys.readouterr().err.split())
     with pytest.raises(ValueError, match="algo: got 'sac', expected one of ppo"):
         recipe_of("sac")
 

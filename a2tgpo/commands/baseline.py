@@ -104,7 +104,10 @@ def sb3(words: list[str], console: Console) -> int:
     start = time.monotonic()
     weights = (0.0, options.gain_weight) if options.gain_weight else (0.0,)
     settings = Settings(options.algo, steps=options.steps)
-    study = run(settings, recipe.environment, options.seeds, weights, options.workers, options.output / "tensorboard")
+    try:
+        study = run(settings, recipe.environment, options.seeds, weights, options.workers, options.output / "tensorboard")
+    except ImportError as error:
+        raise ConfigError(str(error)) from error
     write_study(study, options.output / options.algo)
     found = Table(title=f"{options.algo}, {options.steps:,} steps, {len(study.curves)} runs in {time.monotonic() - start:.0f} s", show_header=False)
     for line in summary(study).items():
