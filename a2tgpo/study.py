@@ -72,8 +72,8 @@ class Interval:
         half = float(stats.t.ppf(0.975, len(kept) - 1)) * float(np.std(kept, ddof=1)) / math.sqrt(len(kept))
         return Interval(mean(kept), mean(kept) - half, mean(kept) + half, len(kept))
 
-    def __str__(self) -> str:
-        return f"{self.mean:.3f}" if math.isnan(self.low) else f"{self.mean:.3f} ± {self.high - self.mean:.3f}"
+    def __format__(self, spec: str) -> str:
+        return format(self.mean, spec) if math.isnan(self.low) else f"{self.mean:{spec}} ± {self.high - self.mean:{spec}}"
 
 
 def jobs_of(recipe: Recipe, study_folder: Path) -> list[Job]:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import matplotlib
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -16,18 +17,18 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from a2tgpo.config import Recipe
-from a2tgpo.runlog import write_text
+from a2tgpo.runlog import mean, write_text
 from a2tgpo.study import TABLE, Interval, Job, curve, final_values, labels_of, table, usable
 from a2tgpo.verdicts import as_json, statistics_of, words
 
-TITLES = {"em": "EM", "f1": "F1", "searches": "searches / question", "gain_per_turn": "gain / turn (nats)", "seconds": "seconds"}
+TITLES = {"em": "EM", "f1": "F1", "searches": "searches", "gain_per_turn": "gain/turn", "seconds": "seconds"}
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette, distinguishable for colour-blind readers."""
 MARKERS = "osD^vPX"
 
 
 def write_summary(recipe: Recipe, jobs: Sequence[Job], folder: Path) -> None:
-    """Write `summary.csv`, `.json`, `.md`, `statistics.json` and `learning-curves.png`."""
+    """Write `summary.csv`, `.json`, `.md`, `statistics.json`, `learning-curves.png` and `gain-per-turn.png`."""
     rows = list(final_values(jobs))
     text = io.StringIO()
     names = sorted({name for _, _, values in rows for name in values if name not in ("kind", "step")})
@@ -41,6 +42,7 @@ def write_summary(recipe: Recipe, jobs: Sequence[Job], folder: Path) -> None:
     write_text(folder / "statistics.json", json.dumps(as_json(statistics), indent=1) + "\n")
     write_text(folder / "summary.md", markdown(jobs) + "\n" + "".join(f"- {line}\n" for line in words(statistics)))
     draw_curves(jobs, folder / "learning-curves.png")
+    draw_gains(jobs, folder / "gain-per-turn.png")
 
 
 def print_summary(recipe: Recipe, jobs: Sequence[Job], folder: Path, console: Console) -> None:
@@ -63,16 +65,17 @@ def markdown(jobs: Sequence[Job]) -> str:
 
 def terminal_table(jobs: Sequence[Job], title: str) -> Table:
     """The final table for the terminal."""
-    result = Table(title=title, caption="mean ± half of the 95 % interval over seeds, held-out questions, greedy")
+    caption = "held-out questions, greedy; mean ± half of the 95 % interval over seeds; searches per question, gain in nats"
+    result = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name in ("algorithm", "seeds", *(TITLES[column] for column in TABLE)):
         result.add_column(name, justify="left" if name == "algorithm" else "right")
     for algorithm, columns in table(jobs).items():
-        result.add_row(algorithm, str(columns["em"].count), *(_cell(column, columns[column]) for column in TABLE))
+        result.add_row(algorithm, str(columns["em"].count), *(_cell(column, columns[column], digits=2) for column in TABLE))
     return result
 
 
 def draw_curves(jobs: Sequence[Job], path: Path) -> None:
-    """Learning curves on held-out questions: mean over seeds, band = 95 % interval, thin lines = single runs where there are only two."""
+    """Learning curves on held-out questions: mean over seeds, band = 95 % interval."""
     panels = {"em": "exact match (held out, greedy)", "searches": "searches per question", "gain_per_turn": "information gain per turn (nats)"}
     figure, axes = plt.subplots(1, len(panels), figsize=(13, 3.8), constrained_layout=True)
     jobs = usable(jobs)
@@ -90,12 +93,30 @@ def draw_curves(jobs: Sequence[Job], path: Path) -> None:
     plt.close(figure)
 
 
-def _cell(column: str, interval: Interval) -> str:
+def draw_gains(jobs: Sequence[Job], path: Path, turns: int = 4, smooth: int = 5) -> None:
+    """Information gain of the first turns over training, mean over seeds and `smooth` steps; one panel per algorithm."""
+    jobs = usable(jobs)
+    figure, axes = plt.subplots(1, len(labels_of(jobs)), figsize=(3.4 * len(labels_of(jobs)), 3.4), sharey=True, squeeze=False, constrained_layout=True)
+    for axis, algorithm in zip(axes[0], labels_of(jobs), strict=True):
+        for turn in range(turns):
+            points = [(step, mean(values)) for step, values in curve(jobs, algorithm, f"gain_turn_{turn}", "train").items()]
+            windows = [points[start : start + smooth] for start in range(0, len(points) - smooth + 1)]
+            steps, gains = ([mean(point[place] for point in window) for window in windows] for place in (0, 1))
+            axis.plot(steps, gains, color=COLORS[turn], label=f"turn {turn + 1}")
+        axis.set(title=algorithm, xlabel="training step")
+        axis.grid(alpha=0.3)
+    axes[0][0].set_ylabel("information gain (nats)")
+    axes[0][0].legend(frameon=False)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def _cell(column: str, interval: Interval, digits: int = 3) -> str:
     if math.isnan(interval.mean):
         return "–"
     if column == "seconds":
         return f"{interval.mean:.0f}"
-    return str(interval)
+    return f"{interval:.{digits}f}"
 
 
 def _json(interval: Interval) -> dict[str, float | None]:

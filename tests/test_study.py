@@ -39,7 +39,7 @@ def test_interval_is_student_t() -> None:
     one = Interval.of([1.5, math.nan])
     assert (one.mean, one.count) == (1.5, 1)
     assert math.isnan(one.low)
-    assert str(one) == "1.500"
+    assert f"{one:.3f}" == "1.500"
 
 
 def test_study_runs_side_by_side_sums_up_and_is_continued(tmp_path: Path) -> None:
