@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# More extras for the tests of optional parts: make test EXTRAS=,sb3,trl
+EXTRAS ?=
 # A CPU build of torch where the index offers one; any torch >= 2.6 will do.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export OMP_NUM_THREADS ?= 1
@@ -38,7 +40,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(INSTALL) --editable ".[dev]"
+	@echo "installing the tools that tests, lint and types need"
+	$(INSTALL) --editable ".[dev$(EXTRAS)]"
 	touch $@
 
 clean:
