@@ -65,11 +65,11 @@ def recipe_file(folder: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[environment]\ntop_k = 5000\n[warm_start]\nmax_steps = 1", "top_k: got 5000, expected at most the"),
+        ("[environment]\nworlds = 2\ntop_k = 5000\n[warm_start]\nmax_steps = 1", "top_k: got 5000, expected at most the"),
         ('[environment]\nid = "a2tgpo/SearchQA-v0"\ndataset = "none.jsonl"\n[model]\nsource = "m"\n[warm_start]\nenabled = false', "m"),
         ('[environment]\nprotocol = "tgas"', "protocol: got 'tgas'"),
         ('[environment]\nid = "a2tgpo/Almanak-v0"', "Almanak"),
-        ("[warm_start]\nmax_steps = 2\ntarget_success = 0.99\nevaluate_questions = 8\ndemonstrations = 50", "warm_start.target_success: got"),
+        ("[environment]\nworlds = 2\n[warm_start]\nmax_steps = 2\nevaluate_questions = 8\ndemonstrations = 50", "warm_start.target_success: got"),
     ],
 )
 def test_recipes_that_cannot_be_run_leave_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str) -> None:

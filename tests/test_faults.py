@@ -3,6 +3,7 @@
 import copy
 import errno
 import logging
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,20 @@ from tests.test_kill import recipe
 from tests.test_learning import starting_policy
 from tests.test_update import SETTINGS, sample_of
 from tests.tiny_models import WORDS, tiny_policy
+
+
+@pytest.fixture(scope="module")
+def warmed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A runs folder whose warm start is made."""
+    runs = tmp_path_factory.mktemp("runs")
+    prepare_model(recipe(), runs, Console(quiet=True))
+    return runs
+
+
+@pytest.fixture
+def runs(warmed: Path, tmp_path: Path) -> Path:
+    """A copy of it for one test."""
+    return Path(shutil.copytree(warmed, tmp_path / "runs"))
 
 
 def nothing(_kind: str, _step: int, _values: Any) -> None:
@@ -75,8 +90,8 @@ def test_an_episode_with_a_broken_search_is_failed_data_with_its_reason() -> Non
     assert all(episode.stop is not StopReason.FAILED for episode in searching_episodes(broken=range(0)))
 
 
-def test_full_disk_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = prepare_model(recipe(), tmp_path, Console(quiet=True))
+def test_full_disk_while_a_checkpoint_is_written(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = prepare_model(recipe(), runs, Console(quiet=True))
     original, calls = safetensors.torch.save_file, [0]
 
     def full(*args: Any, **kwargs: Any) -> None:
@@ -86,7 +101,7 @@ def test_full_disk_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch: py
         original(*args, **kwargs)
 
     monkeypatch.setattr(a2tgpo.checkpoint, "save_file", full)
-    folder = tmp_path / "kill" / "run"
+    folder = runs / "kill" / "run"
     with pytest.raises(OSError, match="No space left"):
         train(recipe(), folder, model, nothing)
     before = sorted(path.name for path in (folder / "checkpoints").glob("step-*"))
@@ -94,17 +109,17 @@ def test_full_disk_while_a_checkpoint_is_written(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(a2tgpo.checkpoint, "save_file", original)
     assert train(recipe(), folder, model, nothing) is True
     assert not list((folder / "checkpoints").glob(".partial-*"))
-    assert train(recipe(), tmp_path / "whole", model, nothing) is True
-    assert (folder / "model" / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model" / "model.safetensors").read_bytes()
+    assert train(recipe(), runs / "whole", model, nothing) is True
+    assert (folder / "model" / "model.safetensors").read_bytes() == (runs / "whole" / "model" / "model.safetensors").read_bytes()
 
 
-def test_damaged_warm_start_is_made_again(tmp_path: Path) -> None:
-    model = prepare_model(recipe(), tmp_path, Console(quiet=True))
+def test_damaged_warm_start_is_made_again(runs: Path) -> None:
+    model = prepare_model(recipe(), runs, Console(quiet=True))
     weights = model / "model.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     console = Console(record=True, width=300, quiet=False)
-    assert prepare_model(recipe(), tmp_path, console) == model
+    assert prepare_model(recipe(), runs, console) == model
     assert "differs from what was written there, making it again" in console.export_text()
     assert weights.read_bytes() == whole
 
@@ -171,9 +186,9 @@ def test_each_watchdog_barks_once_when_its_cause_comes(changes: dict[str, float]
     assert watchdog(HEALTHY) == []
 
 
-def test_engine_with_other_weights_stops_the_run_and_leaves_the_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_with_other_weights_stops_the_run_and_leaves_the_batch(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that goes on with the weights of the step before, as a forgotten sync or a stale prefix cache would."""
-    model = prepare_model(recipe(), tmp_path, Console(quiet=True))
+    model = prepare_model(recipe(), runs, Console(quiet=True))
     original = TransformersEngine.load_weights
 
     def forgetful(self: TransformersEngine, policy: Any, version: int) -> None:
@@ -186,7 +201,7 @@ def test_engine_with_other_weights_stops_the_run_and_leaves_the_batch(tmp_path: 
         original(self, policy, version)
 
     monkeypatch.setattr(TransformersEngine, "load_weights", forgetful)
-    folder = tmp_path / "kill" / "run"
+    folder = runs / "kill" / "run"
     with pytest.raises(NumericalError, match=r"engine: its log-probabilities differ .*; step 1, its episodes: .*broken-step-000001.jsonl"):
         train(recipe(), folder, model, nothing)
     assert len(read_episodes(folder / "episodes" / "broken-step-000001.jsonl")) == 12
