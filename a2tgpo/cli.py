@@ -7,6 +7,7 @@ from importlib import import_module
 
 from rich.console import Console
 
+from a2tgpo import __version__
 from a2tgpo.config import ConfigError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -34,7 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not words or words[0] in ("-h", "--help"):
         console.print("usage: a2tgpo COMMAND …   (a2tgpo COMMAND --help tells a command's settings)\n")
         for name, (_, text) in COMMANDS.items():
-            console.print(f"  {name:<18}{text}", highlight=False)
+            console.print(f"  {name:<18}{text}", highlight=False, markup=False, soft_wrap=True)
+        return 0
+    if words[0] == "--version":
+        console.print(f"a2tgpo {__version__}", highlight=False)
         return 0
     if words[0] not in COMMANDS:
         return fail(console, f"command: got {words[0]!r}, expected one of {', '.join(COMMANDS)}")
@@ -43,7 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         command: Callable[[list[str], Console], int] = getattr(import_module(module), function)
         return command(words[1:], console)
-    except (ConfigError, ValueError, FileNotFoundError, PermissionError) as error:
+    except BrokenPipeError:  # whoever reads the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (ConfigError, ValueError, OSError) as error:
         if os.environ.get("A2TGPO_TRACEBACK"):
             raise
         return fail(console, str(error))

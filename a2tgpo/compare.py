@@ -17,6 +17,7 @@ from a2tgpo.algorithms.loader import make_algorithm
 from a2tgpo.build import limit_threads, nested
 from a2tgpo.comparable import check_comparable
 from a2tgpo.config import Recipe, to_toml
+from a2tgpo.continuing import check_same_recipe
 from a2tgpo.models import cache_key, prepare_model
 from a2tgpo.runlog import read_metrics, write_text
 from a2tgpo.study import CRASHED, Job, jobs_of, usable
@@ -32,12 +33,13 @@ def compare(recipe: Recipe, runs: Path, console: Console) -> list[Job]:
     the others go on; the same call tries it again.
 
     Raises:
-        ConfigError: before any run starts, if the recipe cannot be used or finished runs cannot be compared; afterwards, if the new runs cannot be compared.
+        ConfigError: before any run starts, if the recipe cannot be used, or runs that are there have other settings or cannot be compared; afterwards, if the new runs cannot be compared.
     """
     folder = runs / recipe.name
     jobs = jobs_of(recipe, folder)
     for job in jobs:
         make_algorithm(job.recipe.algorithm, nested(job.recipe.algorithm_options))
+        check_same_recipe(job.recipe, job.folder)
     check_comparable([job for job in jobs if job.finished], recipe.study.allow)
     limit_threads(recipe.model.threads)
     waiting = [job for job in jobs if not job.finished]
@@ -45,7 +47,7 @@ def compare(recipe: Recipe, runs: Path, console: Console) -> list[Job]:
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "study.toml", to_toml(recipe))
     if len(waiting) < len(jobs):
-        console.print(f"{len(jobs) - len(waiting)} of {len(jobs)} runs are already finished in {folder}")
+        console.print(f"{len(jobs) - len(waiting)} of {len(jobs)} runs are already finished in {folder}", highlight=False, markup=False, soft_wrap=True)
     try:
         _train_all(waiting, models, recipe.study.workers, console)
     finally:

@@ -11,10 +11,13 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
 import tomli_w
+
+from a2tgpo.ranges import HINTS, LEAST, POSITIVE
 
 _T = TypeVar("_T")
 
@@ -193,29 +196,19 @@ class Recipe:
     study: Study = field(default_factory=Study)
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("rollout.questions", self.rollout.questions, 1),
-            ("rollout.group_size", self.rollout.group_size, 2),
-            ("rollout.max_action_tokens", self.rollout.max_action_tokens, 1),
-            ("update.mini_batches", self.update.mini_batches, 1),
-            ("update.epochs", self.update.epochs, 1),
-            ("update.micro_batch_tokens", self.update.micro_batch_tokens, 1),
-            ("training.steps", self.training.steps, 1),
-            ("training.evaluate_every", self.training.evaluate_every, 1),
-            ("environment.top_k", self.environment.top_k, 1),
-            ("environment.max_turns", self.environment.max_turns, 1),
-            ("study.workers", self.study.workers, 1),
-        ):
-            if value < least:
-                hint = "; a group of one carries no comparison, so every advantage would be 0" if name.endswith("group_size") else ""
-                raise ConfigError(f"{name}: got {value}, expected at least {least}{hint}")
+        if not self.name or self.name.startswith(".") or set(self.name) & set("/\\\0"):
+            raise ConfigError(f"name: got {self.name!r}, expected a folder's name without slash or leading dot; --runs chooses the place")
+        for name, least in LEAST.items():
+            if (value := attrgetter(name)(self)) < least:
+                raise ConfigError(f"{name}: got {value}, expected at least {least}{HINTS.get(name, '')}")
+        for name in POSITIVE:
+            if not 0 < (value := attrgetter(name)(self)) < float("inf"):
+                raise ConfigError(f"{name}: got {value}, expected a positive number")
         if self.update.mini_batches > self.rollout.questions:
             raise ConfigError(
                 f"update.mini_batches: got {self.update.mini_batches}, expected at most rollout.questions ({self.rollout.questions}); "
                 "a mini-batch holds whole groups"
             )
-        if not self.update.learning_rate > 0:
-            raise ConfigError(f"update.learning_rate: got {self.update.learning_rate}, expected a positive number")
 
 
 def load_recipe(name_or_path: str | Path) -> Recipe:

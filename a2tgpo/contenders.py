@@ -40,9 +40,11 @@ def contenders_of(recipe: Recipe) -> list[Contender]:
     """The study's contenders: `study.algorithms`, then `study.variants`, then the ablations.
 
     Raises:
-        ConfigError: if a label occurs twice or cannot name a folder, a variant has an unknown setting, or the baseline does not take part.
+        ConfigError: if there is no seed or no contender, a seed or a label occurs twice, a label cannot name a folder, a variant has an unknown setting, or the baseline does not take part.
     """
     study, plain = recipe.study, [*recipe.study.algorithms]
+    if not study.seeds or min(study.seeds) < 0 or len(set(study.seeds)) < len(study.seeds):
+        raise ConfigError(f"study.seeds: got {list(study.seeds)}, expected at least one seed, each once and none below 0; name them with --study.seeds 0 1 2")
     for parent in study.ablate:
         if parent not in ABLATIONS:
             raise ConfigError(f"study.ablate: got {parent!r}, expected one of {', '.join(ABLATIONS)}; other parts are switched off by [study.variants.NAME]")
@@ -53,6 +55,8 @@ def contenders_of(recipe: Recipe) -> list[Contender]:
         for what, options in ABLATIONS[parent].items():
             off = replace(recipe, algorithm=parent, algorithm_options={**recipe.algorithm_options, **options})
             found.append(Contender(f"{parent}-{what}", off, parent, ablation=True))
+    if not found:
+        raise ConfigError("study.algorithms: got none and no variant, expected at least one; name them with --study.algorithms a2tgpo grpo")
     _check(found, study.baseline)
     return found
 

@@ -41,9 +41,9 @@ def prepare_model(recipe: Recipe, runs: Path, console: Console) -> Path:
     with claim(runs / ".cache" / f".claim-{cache_key(recipe)}"):
         if (cached / RESULT).is_file():
             if _hashes(cached) == json.loads((cached / RESULT).read_text())["sha256"]:
-                console.print(f"warm start: cached in {cached}")
+                console.print(f"warm start: cached in {cached}", highlight=False, markup=False, soft_wrap=True)
                 return cached
-            console.print(f"warm start: {cached} differs from what was written there, making it again")
+            console.print(f"warm start: {cached} differs from what was written there, making it again", highlight=False, markup=False, soft_wrap=True)
         _make(recipe, cached, console)
     return cached
 
@@ -77,7 +77,8 @@ def _make(recipe: Recipe, folder: Path, console: Console) -> None:
     policy.save(partial)
     (partial / RESULT).write_text(json.dumps(dataclasses.asdict(result) | {"sha256": _hashes(partial)}, indent=1))
     publish(partial, folder)
-    console.print(f"warm start: {result.steps} steps, held-out EM {result.sampled:.2f} sampled, {result.greedy:.2f} greedy; kept in {folder}")
+    text = f"warm start: {result.steps} steps, held-out EM {result.sampled:.2f} sampled, {result.greedy:.2f} greedy; kept in {folder}"
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _hashes(folder: Path) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -55,12 +56,16 @@ class Policy:
 
         Raises:
             FileNotFoundError: if the folder, its `config.json`, its weights or its tokenizer is missing.
-            ValueError: if the weights are pickles, or model and tokenizer do not fit together.
+            ValueError: if the device is not there, the folder is damaged, the weights are pickles, or model and tokenizer do not fit together.
         """
         folder = Path(path)
         _check_folder(folder)
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, use_safetensors=True, dtype=dtype)
+        _check_device(torch.device(device))
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+            model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, use_safetensors=True, dtype=dtype)
+        except (OSError, SafetensorError) as error:
+            raise ValueError(f"policy: {folder} cannot be read ({error}), expected a whole model folder; copy or save it again") from error
         return Policy(model.to(device).eval(), tokenizer)
 
     def save(self, path: Path | str) -> None:
@@ -161,6 +166,11 @@ def micro_batches(lengths: Sequence[int], micro_batch_tokens: int) -> list[list[
         batches[-1].append(row)
         places += longest
     return batches
+
+
+def _check_device(device: torch.device) -> None:
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"device: got {str(device)!r}, but this machine shows torch {torch.cuda.device_count()} CUDA devices; use 'cpu', or a torch built for CUDA")
 
 
 def _check_folder(folder: Path) -> None:

@@ -59,10 +59,20 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_metrics(folder: Path, kind: str | None = None) -> list[dict[str, Any]]:
-    """Lines of `metrics.jsonl`, all or of one kind; null becomes NaN."""
+    """Lines of `metrics.jsonl`, all or of one kind; null becomes NaN. A last line that was cut off is left out.
+
+    Raises:
+        ValueError: if another line is no metrics line.
+    """
     path = folder / "metrics.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    rows = [{key: math.nan if value is None else value for key, value in json.loads(line).items()} for line in lines]
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else [], 1):
+        try:
+            rows.append({key: math.nan if value is None else value for key, value in json.loads(line).items()})
+        except (json.JSONDecodeError, AttributeError) as error:
+            if not line.endswith("\n"):
+                break  # cut off: by a kill, or by reading while it is written
+            raise ValueError(f"metrics: line {number} of {path} is no metrics line ({error}); mend or remove it") from error
     return [row for row in rows if kind is None or row["kind"] == kind]
 
 
@@ -118,8 +128,18 @@ def episode_from_dict(data: Mapping[str, Any]) -> Episode:
 
 
 def read_episodes(path: Path) -> list[Episode]:
-    """Episodes of a file that `RunLog.episodes` wrote."""
-    return [episode_from_dict(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    """Episodes of a file that `RunLog.episodes` wrote.
+
+    Raises:
+        ValueError: if a line of the file is no such episode.
+    """
+    episodes = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            episodes.append(episode_from_dict(json.loads(line)))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"episodes: line {number} of {path} is no recorded episode ({error}); expected a .jsonl file of a run's episodes folder") from error
+    return episodes
 
 
 def mean(values: Iterable[float]) -> float:

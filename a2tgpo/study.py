@@ -44,7 +44,10 @@ class Job:
             return f"crashed: {lines[-1] if lines else 'no message'}"
         if not (self.folder / "metrics.jsonl").is_file():
             return "finished, but metrics.jsonl is missing" if self.finished else "not started"
-        rows = read_metrics(self.folder)
+        try:
+            rows = read_metrics(self.folder)
+        except ValueError as error:
+            return f"damaged: {error}"
         if not self.finished:
             return f"not finished: step {int(rows[-1]['step']) if rows else 0} of {self.recipe.training.steps}"
         evaluations = [row for row in rows if row["kind"] == "evaluation"]

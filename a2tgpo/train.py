@@ -12,6 +12,7 @@ from a2tgpo.algorithms import Algorithm
 from a2tgpo.batch import Credit, TurnTable
 from a2tgpo.build import QuestionStream
 from a2tgpo.config import Recipe
+from a2tgpo.continuing import check_same_recipe
 from a2tgpo.envs import Question
 from a2tgpo.episode import Episode
 from a2tgpo.evaluate import episode_metrics
@@ -33,10 +34,11 @@ def train(recipe: Recipe, folder: Path, model_folder: Path, progress: Progress) 
         True if the run is finished, False if SIGTERM stopped it; the same call goes on.
 
     Raises:
-        ConfigError: if the recipe cannot be built, or the folder is in use or not writable.
+        ConfigError: if the recipe cannot be built, or the folder is in use, not writable, or holds a run of another recipe.
         NumericalError: on a number that must not be used; the last checkpoint is intact and the step's episodes are in the run's folder.
     """
     with claim(folder):
+        check_same_recipe(recipe, folder)
         if (folder / "finished").exists():
             return True
         with open_run(recipe, folder, model_folder, progress) as run:

@@ -62,6 +62,9 @@ class Sb3Options:
 
 def baseline(words: list[str], console: Console) -> int:
     """Run `a2tgpo baseline table|sb3`."""
+    if words[:1] in (["-h"], ["--help"]):
+        console.print("a2tgpo baseline table | sb3   (--help after one of them tells its settings)")
+        return 0
     if not words or words[0] not in ("table", "sb3"):
         raise ConfigError(f"baseline: got {words[0] if words else 'nothing'!r}, expected table [--model FOLDER], or sb3 --algo ppo|a2c|dqn")
     return table(words[1:], console) if words[0] == "table" else sb3(words[1:], console)

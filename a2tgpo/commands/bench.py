@@ -63,6 +63,9 @@ class CreditOptions:
 
 def bench(words: list[str], console: Console) -> int:
     """Run one bench and print it."""
+    if words[:1] in (["-h"], ["--help"]):
+        console.print(f"a2tgpo bench {' | '.join(BENCHES)}   (--help after one of them tells its settings)", soft_wrap=True)
+        return 0
     if not words or words[0] not in BENCHES:
         raise ConfigError(f"bench: got {words[0] if words else 'nothing'!r}, expected one of {', '.join(BENCHES)}")
     console.print(BENCHES[words[0]](words[1:]), highlight=False, markup=False, soft_wrap=True)

@@ -57,6 +57,10 @@ def evaluate(words: list[str], console: Console) -> int:
     recipe, model = _recipe_and_model(options)
     if options.samples < 1 or (options.samples > 1 and options.temperature <= 0):
         raise ConfigError(f"--samples: got {options.samples} at temperature {options.temperature:g}, expected 1, or more at --temperature above 0")
+    if options.questions < 1 or options.temperature < 0:
+        raise ConfigError(f"evaluate: got --questions {options.questions} --temperature {options.temperature:g}, expected at least 1 and at least 0")
+    if options.output is not None and options.output.exists() and not options.output.is_dir():
+        raise ConfigError(f"--output: got {str(options.output)!r}, which is a file; expected a folder, to be made or filled")
     from a2tgpo.build import limit_threads
 
     limit_threads(recipe.model.threads)
@@ -76,7 +80,7 @@ def evaluate(words: list[str], console: Console) -> int:
     if options.output is not None:
         described = {"model": options.model, "agent": options.agent, "temperature": options.temperature, "seed": options.seed, "samples": options.samples}
         write_scorecard(options.output, rows, described)
-        console.print(f"written: {options.output / 'evaluation.jsonl'}, .csv, .json")
+        console.print(f"written: {options.output / 'evaluation.jsonl'}, .csv, .json", highlight=False, markup=False, soft_wrap=True)
     return 0
 
 

@@ -45,7 +45,7 @@ def play(words: list[str], console: Console) -> int:
     env = gymnasium.make(recipe.environment.id, split=options.split, **env_arguments(recipe.environment))
     agent = _model_agent(folder, recipe.rollout.max_action_tokens, env) if options.run else _human(console)
     text, info = env.reset(seed=options.seed, options={"question_id": options.question} if options.question else None)
-    console.print(Panel(Text(text), title=f"question {info['question_id']}"))
+    console.print(Panel(Text(text), title=Text(f"question {info['question_id']}")))
     terminated = truncated = False
     while not (terminated or truncated):
         action = agent(text)
@@ -61,7 +61,15 @@ def play(words: list[str], console: Console) -> int:
 
 def _human(console: Console) -> Agent:
     console.print("Write one action, for example <search> words </search> or <answer> words </answer>.", markup=False)
-    return lambda _text: console.input("> ", markup=False)
+
+
+    def ask(_text: str) -> str:
+        try:
+            return console.input("> ", markup=False)
+        except EOFError as error:
+            raise ConfigError("input: it ended before the episode did; expected one action a line until an answer or the last turn") from error
+
+    return ask
 
 
 def _model_agent(folder: Path, max_action_tokens: int, env: gymnasium.Env[Any, Any]) -> Agent:

@@ -57,7 +57,7 @@ def report(words: list[str], console: Console) -> int:
 
     written = write_report(options.study, options.output, options.allow, options.episodes)
     more = f" ({written.left_out} more were recorded in their files)" if written.left_out else ""
-    console.print(f"report: {written.html}, with {written.episodes} episodes{more}   tables: {', '.join(map(str, written.tables))}", soft_wrap=True)
+    console.print(f"report: {written.html}, with {written.episodes} episodes{more}   tables: {', '.join(map(str, written.tables))}", highlight=False, markup=False, soft_wrap=True)
     return 0
 
 
@@ -69,7 +69,7 @@ def view(words: list[str], console: Console) -> int:
     output = options.output or options.run / "episodes.html"
     collection = write_viewer(options.run, output, options.episodes)
     more = f"; {collection.left_out} older ones are left out (--episodes)" if collection.left_out else ""
-    console.print(f"open {output} in a browser: {len(collection.episodes)} episodes{more}", soft_wrap=True)
+    console.print(f"open {output} in a browser: {len(collection.episodes)} episodes{more}", highlight=False, markup=False, soft_wrap=True)
     return 0
 
 

@@ -1,5 +1,6 @@
 """Commands that read a recipe and train one run of it: train, recipes; and what `compare` shares with them."""
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from a2tgpo.commands.options import parse, split_recipe
 from a2tgpo.config import ConfigError, Recipe, load_recipe, recipe_names, to_toml
+from a2tgpo.continuing import check_same_recipe
 
 _Inline = Annotated[Recipe, tyro.conf.arg(name="")]
 
@@ -37,19 +39,21 @@ def read_recipe(words: list[str], command: str, console: Console, changed: Calla
 
         for recipe in [options.recipe] if command == "train" else [contender.recipe for contender in contenders_of(options.recipe)]:
             make_algorithm(recipe.algorithm, nested(recipe.algorithm_options))
-        console.print(to_toml(options.recipe), highlight=False, markup=False)
+        console.print(to_toml(options.recipe), highlight=False, markup=False, soft_wrap=True)
         return None
     return options
 
 
 def train(words: list[str], console: Console) -> int:
     """`a2tgpo train RECIPE`: one run, started or continued."""
+    resumed = Path(words[1]) if words[:1] == ["--resume"] and len(words) > 1 else None
     if words[:1] == ["--resume"]:
         words = _resumed(words[1:])
     options = read_recipe(words, "train", console)
     if options is None:
         return 0
-    from a2tgpo.build import limit_threads
+    from a2tgpo.algorithms.loader import make_algorithm
+    from a2tgpo.build import limit_threads, nested
     from a2tgpo.contenders import label
 
     recipe = options.recipe
@@ -57,7 +61,9 @@ def train(words: list[str], console: Console) -> int:
     from a2tgpo.models import prepare_model
     from a2tgpo.train import train as run
 
-    folder = options.runs / recipe.name / f"{label(recipe.algorithm)}-s{recipe.seed}"
+    make_algorithm(recipe.algorithm, nested(recipe.algorithm_options))  # before the warm start, which may take minutes
+    folder = resumed or options.runs / recipe.name / f"{label(recipe.algorithm)}-s{recipe.seed}"
+    check_same_recipe(recipe, folder)
     model_folder = prepare_model(recipe, options.runs, console)
 
     def show(kind: str, step: int, values: Mapping[str, float]) -> None:
@@ -65,7 +71,8 @@ def train(words: list[str], console: Console) -> int:
         console.print(f"{kind:<10} {step:>5}  " + "  ".join(f"{name} {values[name]:.3f}" for name in shown if name in values), highlight=False)
 
     finished = run(recipe, folder, model_folder, show)
-    console.print(f"finished: {folder}" if finished else f"stopped: {folder}; resume with a2tgpo train --resume {folder}")
+    text = f"finished: {folder}" if finished else f"stopped: {folder}; resume with a2tgpo train --resume {shlex.quote(str(folder))}"
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
     return 0
 
 
