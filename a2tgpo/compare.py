@@ -33,7 +33,8 @@ def compare(recipe: Recipe, runs: Path, console: Console) -> list[Job]:
     the others go on; the same call tries it again.
 
     Raises:
-        ConfigError: before any run starts, if the recipe cannot be used, or runs that are there have other settings or cannot be compared; afterwards, if the new runs cannot be compared.
+        ConfigError: before any run starts, if the recipe cannot be used, or runs that are there have other settings or cannot be compared;
+            afterwards, if the new runs cannot be compared.
     """
     folder = runs / recipe.name
     jobs = jobs_of(recipe, folder)

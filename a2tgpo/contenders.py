@@ -40,7 +40,8 @@ def contenders_of(recipe: Recipe) -> list[Contender]:
     """The study's contenders: `study.algorithms`, then `study.variants`, then the ablations.
 
     Raises:
-        ConfigError: if there is no seed or no contender, a seed or a label occurs twice, a label cannot name a folder, a variant has an unknown setting, or the baseline does not take part.
+        ConfigError: if there is no seed or no contender, a seed or a label occurs twice, a label cannot name a folder, a variant has an unknown setting,
+            or the baseline does not take part.
     """
     study, plain = recipe.study, [*recipe.study.algorithms]
     if not study.seeds or min(study.seeds) < 0 or len(set(study.seeds)) < len(study.seeds):

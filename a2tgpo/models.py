@@ -89,6 +89,12 @@ def _hashes(folder: Path) -> dict[str, str]:
 def _tiny(recipe: Recipe) -> Policy:
     from a2tgpo.tiny import tiny_policy
 
+    environment = recipe.environment
+    if environment.id == "a2tgpo/Almanac-v0" and (environment.worlds < 2 or not environment.fictional):
+        raise ConfigError(
+            f"environment: got worlds {environment.worlds} and fictional {environment.fictional} with model.source 'tiny', whose vocabulary holds the names of "
+            "drawn worlds only; expected at least 2 worlds and fictional true, or another model"
+        )
     sizes = {name: int(value) for name, value in recipe.model.options.items()}
     return tiny_policy(protocol_of(recipe.environment.protocol).tags, recipe.warm_start.seed, **sizes)
 

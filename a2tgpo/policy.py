@@ -170,7 +170,8 @@ def micro_batches(lengths: Sequence[int], micro_batch_tokens: int) -> list[list[
 
 def _check_device(device: torch.device) -> None:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"device: got {str(device)!r}, but this machine shows torch {torch.cuda.device_count()} CUDA devices; use 'cpu', or a torch built for CUDA")
+        count = torch.cuda.device_count()
+        raise ValueError(f"device: got {str(device)!r}, but this machine shows torch {count} CUDA devices; use 'cpu', or a torch built for CUDA")
 
 
 def _check_folder(folder: Path) -> None:

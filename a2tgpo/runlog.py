@@ -138,7 +138,7 @@ def read_episodes(path: Path) -> list[Episode]:
         try:
             episodes.append(episode_from_dict(json.loads(line)))
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"episodes: line {number} of {path} is no recorded episode ({error}); expected a .jsonl file of a run's episodes folder") from error
+            raise ValueError(f"episodes: line {number} of {path} is no recorded episode ({error}); expected a file of a run's episodes folder") from error
     return episodes
 
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +13,7 @@ import matplotlib
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -52,7 +54,8 @@ def print_summary(recipe: Recipe, jobs: Sequence[Job], folder: Path, console: Co
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if recipe.study.allow:
         console.print(f"allowed to differ between runs: {', '.join(recipe.study.allow)}", highlight=False, markup=False, soft_wrap=True)
-    console.print(f"curves: {folder / 'learning-curves.png'}   numbers: {folder / 'summary.csv'}, .json, .md   all of it: a2tgpo report {folder}")
+    where = f"curves: {folder / 'learning-curves.png'}   numbers: {folder / 'summary.csv'}, .json, .md   all of it: a2tgpo report {shlex.quote(str(folder))}"
+    console.print(where, highlight=False, markup=False, soft_wrap=True)
 
 
 def markdown(jobs: Sequence[Job]) -> str:
@@ -66,7 +69,7 @@ def markdown(jobs: Sequence[Job]) -> str:
 def terminal_table(jobs: Sequence[Job], title: str) -> Table:
     """The final table for the terminal."""
     caption = "held-out questions, greedy; mean ± half of the 95 % interval over seeds; searches per question, gain in nats"
-    result = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    result = Table(title=Text(title), caption=caption, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name in ("algorithm", "seeds", *(TITLES[column] for column in TABLE)):
         result.add_column(name, justify="left" if name == "algorithm" else "right")
     for algorithm, columns in table(jobs).items():

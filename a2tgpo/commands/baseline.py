@@ -89,7 +89,7 @@ def table(words: list[str], console: Console) -> int:
         console.print(f"left out for want of a language model: {left_out}; add --model FOLDER", highlight=False)
     if options.output is not None:
         write_references(references, options.output)
-        console.print(f"written: {options.output / 'reference.csv'}")
+        console.print(f"written: {options.output / 'reference.csv'}", highlight=False, markup=False, soft_wrap=True)
     return 0
 
 
@@ -116,7 +116,8 @@ def sb3(words: list[str], console: Console) -> int:
     for line in summary(study).items():
         found.add_row(*line)
     console.print(found)
-    console.print(f"written: {options.output / options.algo / 'curves.png'}; tensorboard --logdir {options.output / 'tensorboard'}", highlight=False)
+    text = f"written: {options.output / options.algo / 'curves.png'}; tensorboard --logdir {options.output / 'tensorboard'}"
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
     return 0
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from a2tgpo.commands.options import parse
 from a2tgpo.config import ConfigError, Recipe, load_recipe
@@ -73,10 +74,10 @@ def evaluate(words: list[str], console: Console) -> int:
     for line in lines:
         if line.part == "all" and options.samples > 1:
             passes = "  ".join(f"{name} {value:.3f}" for name, value in line.values.items() if name.startswith("pass@"))
-            console.print(f"{line.dataset}: mean@{options.samples} {line.values['em']:.3f}  {passes}", highlight=False, soft_wrap=True)
+            console.print(f"{line.dataset}: mean@{options.samples} {line.values['em']:.3f}  {passes}", highlight=False, markup=False, soft_wrap=True)
     for name, found in rows.items():
         _print_calibration(name, found, console)
-        console.print(f"{name}: fingerprint {fingerprint(found)} (equal results give an equal one)", highlight=False, soft_wrap=True)
+        console.print(f"{name}: fingerprint {fingerprint(found)} (equal results give an equal one)", highlight=False, markup=False, soft_wrap=True)
     if options.output is not None:
         described = {"model": options.model, "agent": options.agent, "temperature": options.temperature, "seed": options.seed, "samples": options.samples}
         write_scorecard(options.output, rows, described)
@@ -154,11 +155,11 @@ def _table(lines: "Sequence[Line]", title: str) -> Table:
     lines = [line for line in lines if not line.part.startswith("type ") or line.questions >= SHOWN_FROM]
     several = len({line.dataset for line in lines}) > 1
     caption = f"means over n questions, ± half of EM's 95 % interval; types with fewer than {SHOWN_FROM} questions only in --output"
-    table = Table(title=title if several else f"{lines[0].dataset}: {title}", caption=caption)
+    table = Table(title=Text(title if several else f"{lines[0].dataset}: {title}"), caption=caption)
     for name in (*(["data set"] if several else []), "part", "n", *names):
         table.add_column("±" if name == "em_half" else name, justify="left" if name in ("data set", "part") else "right")
     for line in lines:
-        table.add_row(*([line.dataset] if several else []), line.part, str(line.questions), *(_cell(line, name) for name in names))
+        table.add_row(*([Text(line.dataset)] if several else []), Text(line.part), str(line.questions), *(_cell(line, name) for name in names))
     return table
 
 

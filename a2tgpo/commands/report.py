@@ -57,7 +57,8 @@ def report(words: list[str], console: Console) -> int:
 
     written = write_report(options.study, options.output, options.allow, options.episodes)
     more = f" ({written.left_out} more were recorded in their files)" if written.left_out else ""
-    console.print(f"report: {written.html}, with {written.episodes} episodes{more}   tables: {', '.join(map(str, written.tables))}", highlight=False, markup=False, soft_wrap=True)
+    text = f"report: {written.html}, with {written.episodes} episodes{more}   tables: {', '.join(map(str, written.tables))}"
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
     return 0
 
 

@@ -38,6 +38,6 @@ def serve_retriever(words: list[str], console: Console) -> int:
     except OSError as error:
         raise ConfigError(f"port: got {options.port} on {options.host}, which cannot be used ({error}); choose another with --port") from error
     with server:
-        console.print(f"serving {options.corpus} on {server.url}/retrieve; end with Ctrl-C", highlight=False)
+        console.print(f"serving {options.corpus} on {server.url}/retrieve; end with Ctrl-C", highlight=False, markup=False, soft_wrap=True)
         server.serve_forever()
     return 0
