@@ -4,11 +4,13 @@ import multiprocessing
 import signal
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from types import FrameType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -29,8 +31,8 @@ POLL_SECONDS = 0.5
 def compare(recipe: Recipe, runs: Path, console: Console) -> list[Job]:
     """Train every run of the study that is not finished yet, then write and print what they say together.
 
-    Stopped with Ctrl-C, it writes the summary of the runs that are finished; the same call goes on where it stopped. A run that crashes is listed and left out,
-    the others go on; the same call tries it again.
+    Stopped with Ctrl-C or SIGTERM, it writes the summary of the runs that are finished; the same call goes on where it stopped. A run that crashes is
+    listed and left out, the others go on; the same call tries it again.
 
     Raises:
         ConfigError: before any run starts, if the recipe cannot be used, or runs that are there have other settings or cannot be compared;
@@ -50,10 +52,40 @@ def compare(recipe: Recipe, runs: Path, console: Console) -> list[Job]:
     if len(waiting) < len(jobs):
         console.print(f"{len(jobs) - len(waiting)} of {len(jobs)} runs are already finished in {folder}", highlight=False, markup=False, soft_wrap=True)
     try:
-        _train_all(waiting, models, recipe.study.workers, console)
+        with _sigterm_stops():
+            _train_all(waiting, models, recipe.study.workers, console)
+    except Terminated:
+        console.print("stopped: the same command goes on from here")
     finally:
         _sum_up(recipe, jobs, folder, console)
     return jobs
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM asked the study to stop."""
+
+
+@contextmanager
+def _sigterm_stops() -> Iterator[None]:
+    """As Ctrl-C: without it the study would be gone at once and leave its runs behind, training on."""
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _sigint_ignored() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _sum_up(recipe: Recipe, jobs: list[Job], folder: Path, console: Console) -> None:
@@ -80,7 +112,8 @@ def _train_all(jobs: list[Job], models: Mapping[str, Path], workers: int, consol
         ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context, initializer=_set_up_worker, initargs=(stopping,)) as pool,
         Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bars,
     ):
-        futures = {job.name: pool.submit(train_job, job, models[cache_key(job.recipe)]) for job in jobs}
+        with _sigint_ignored():  # the processes that start here inherit it, so that none of them dies of a Ctrl-C before its first line
+            futures = {job.name: pool.submit(train_job, job, models[cache_key(job.recipe)]) for job in jobs}
         total = bars.add_task("study", total=sum(job.recipe.training.steps for job in jobs), score="")
         tasks = {job.name: bars.add_task(job.name, total=job.recipe.training.steps, score="waiting", start=False) for job in jobs}
         try:

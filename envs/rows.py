@@ -52,7 +52,7 @@ def iter_rows(path: str | Path, max_row_bytes: int = MAX_ROW_BYTES) -> Iterator[
     path = Path(path)
     suffixes = [suffix for suffix in path.suffixes if suffix != ".gz"]
     kind = suffixes[-1].lower() if suffixes else ""
-    if kind not in _READERS:
+    if kind not in _READERS and (kind or path.exists()):
         raise DataError(f"{path}: got a file of kind {kind or 'unknown'!r}, expected one of {', '.join(_READERS)}, each also with .gz")
     if not path.is_file():
         raise DataError(f"{path}: no such file; check the path")

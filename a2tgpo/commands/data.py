@@ -80,9 +80,6 @@ def data(words: list[str], console: Console) -> int:
 def _expect_files(files: tuple[Path, ...], command: str) -> None:
     if not files:
         raise ConfigError(f"{command}: got no file, expected at least one question file: a2tgpo {command} FILE…")
-    for path in files:
-        if not path.is_file():
-            raise ConfigError(f"{command}: got {str(path)!r}, which is no file; expected question files")
 
 
 def _expect_folder(output: Path) -> None:
