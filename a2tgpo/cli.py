@@ -8,7 +8,6 @@ from importlib import import_module
 from rich.console import Console
 
 from a2tgpo import __version__
-from a2tgpo.config import ConfigError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("a2tgpo.commands.compare:compare", "train and compare algorithms: a2tgpo compare STUDY [--algorithm NAME …] [--ablate NAME …]"),
@@ -50,13 +49,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever reads the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except (ConfigError, ValueError, OSError) as error:
-        if os.environ.get("A2TGPO_TRACEBACK"):
+    except Exception as error:
+        if os.environ.get("A2TGPO_TRACEBACK") or not meant_for_users(error):
             raise
         return fail(console, str(error))
     except KeyboardInterrupt:
         console.print("stopped")
         return 130
+
+
+def meant_for_users(error: Exception) -> bool:
+    """Is the error's message written for whoever called the command? Those of this package and of its checks are; anything else is a fault to be traced."""
+    return isinstance(error, ValueError | OSError) or type(error).__module__.startswith(("a2tgpo.", "gymnasium.error"))
 
 
 def fail(console: Console, message: str) -> int:

@@ -27,6 +27,10 @@ from a2tgpo.update import NumericalError, Sample, check_sampler
 log = logging.getLogger(__name__)
 
 
+class RolloutError(RuntimeError):
+    """Nothing of a step could be played; the run goes on when what broke is mended."""
+
+
 def train(recipe: Recipe, folder: Path, model_folder: Path, progress: Progress) -> bool:
     """Train from the weights in `model_folder`, or continue the run that `folder` holds; a finished run is left as it is.
 
@@ -108,7 +112,7 @@ def _without_lost_groups(run: Run, stream: QuestionStream, episodes: list[Episod
     """Groups that failed as a whole are rolled out once more, so that a passing fault does not shrink the batch.
 
     Raises:
-        RuntimeError: if every episode of the step failed, also the second time.
+        RolloutError: if every episode of the step failed, also the second time.
     """
     lost = {episode.group for episode in episodes} - {episode.group for episode in episodes if not episode.failed}
     if lost:
@@ -117,7 +121,7 @@ def _without_lost_groups(run: Run, stream: QuestionStream, episodes: list[Episod
         kept = [episode for episode in episodes if episode.group not in lost]
         episodes = sorted([*kept, *run.parts.train.rollout(tasks, run.recipe.rollout.temperature)], key=lambda episode: episode.group)
     if all(episode.failed for episode in episodes):
-        raise RuntimeError(
+        raise RolloutError(
             f"rollout: every episode of step {run.step} failed ({episodes[0].info.get('error')}), expected at least one that was played; "
             f"mend the retriever and go on with a2tgpo train --resume {run.folder}"
         )

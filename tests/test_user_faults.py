@@ -9,18 +9,23 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import gymnasium
 import pytest
 import torch
 from rich.console import Console
 
-from a2tgpo.cli import main
+from a2tgpo.checkpoint import CheckpointError
+from a2tgpo.cli import main, meant_for_users
 from a2tgpo.compare import compare
 from a2tgpo.config import ConfigError, Environment, Recipe, Rollout, Study, Training, Update, WarmStart, to_toml
 from a2tgpo.contenders import contenders_of
 from a2tgpo.continuing import check_same_recipe
+from a2tgpo.envs.retrieval.base import RetrievalError
 from a2tgpo.policy import Policy
 from a2tgpo.runlog import read_episodes, read_metrics
 from a2tgpo.study import jobs_of
+from a2tgpo.train import RolloutError
+from a2tgpo.update import NumericalError
 from tests.test_cli import error_of
 from tests.tiny_models import tiny_policy
 
@@ -203,3 +208,22 @@ def test_a_study_that_is_told_to_stop_leaves_no_process_behind(tmp_path: Path, n
     while left(study.pid) and time.monotonic() < end:
         time.sleep(0.1)
     assert left(study.pid) == []
+
+
+def test_errors_that_stop_a_run_are_paragraphs() -> None:
+    ours = (CheckpointError(""), NumericalError(""), RolloutError(""), RetrievalError(""), ConfigError(""))
+    for error in (*ours, FileExistsError(), gymnasium.error.NameNotFound()):
+        assert meant_for_users(error)
+    for fault in (RuntimeError(), TypeError(), ZeroDivisionError()):
+        assert not meant_for_users(fault)
+
+
+def test_a_damaged_checkpoint_and_an_unfinished_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(to_toml(small()))
+    assert main(["train", str(tmp_path / "small.toml"), "--runs", str(tmp_path / "runs")]) == 0
+    run = tmp_path / "runs" / "small" / "a2tgpo-s0"
+    (run / "finished").unlink()
+    shutil.rmtree(run / "model")
+    assert "which is not finished and has no model yet" in error_of(capsys, "play", str(run))
+    (run / "checkpoints" / "step-000001" / "weights.safetensors").write_bytes(b"x")
+    assert "weights.safetensors is missing or differs" in error_of(capsys, "train", "--resume", str(run))

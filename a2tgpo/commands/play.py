@@ -40,6 +40,8 @@ def play(words: list[str], console: Console) -> int:
     folder = Path(options.run)
     if options.run and not (folder / "config.toml").is_file():
         raise ConfigError(f"run: got {options.run!r}, which has no config.toml; expected the folder of a run, like runs/quickstart/a2tgpo-s0")
+    if options.run and not (folder / "model").is_dir():
+        raise ConfigError(f"run: got {options.run!r}, which is not finished and has no model yet; go on with a2tgpo train --resume {options.run}")
     recipe = load_recipe(folder / "config.toml" if options.run else options.recipe)
     a2tgpo.envs.register_envs()
     env = gymnasium.make(recipe.environment.id, split=options.split, **env_arguments(recipe.environment))

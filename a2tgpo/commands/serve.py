@@ -35,7 +35,7 @@ def serve_retriever(words: list[str], console: Console) -> int:
     retriever = Bm25Retriever.open(options.corpus) if indexed else make_retriever(options.backend, read_corpus(options.corpus))
     try:
         server = RetrieverServer(retriever, options.host, options.port)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         raise ConfigError(f"port: got {options.port} on {options.host}, which cannot be used ({error}); choose another with --port") from error
     with server:
         console.print(f"serving {options.corpus} on {server.url}/retrieve; end with Ctrl-C", highlight=False, markup=False, soft_wrap=True)
