@@ -16,6 +16,7 @@ from rich.console import Console
 
 from a2tgpo.checkpoint import CheckpointError
 from a2tgpo.cli import main, meant_for_users
+from a2tgpo.commands.options import printable
 from a2tgpo.compare import compare
 from a2tgpo.config import ConfigError, Environment, Recipe, Rollout, Study, Training, Update, WarmStart, to_toml
 from a2tgpo.contenders import contenders_of
@@ -227,3 +228,7 @@ def test_a_damaged_checkpoint_and_an_unfinished_run(capsys: pytest.CaptureFixtur
     assert "which is not finished and has no model yet" in error_of(capsys, "play", str(run))
     (run / "checkpoints" / "step-000001" / "weights.safetensors").write_bytes(b"x")
     assert "weights.safetensors is missing or differs" in error_of(capsys, "train", "--resume", str(run))
+
+
+def test_escape_codes_do_not_reach_the_terminal() -> None:
+    assert printable("\x1b]0;title\x07\x1b[31mred\x1b[0m\n[bold] naïve 東京\tx") == "\ufffd]0;title\ufffd\ufffd[31mred\ufffd[0m\n[bold] naïve 東京\tx"

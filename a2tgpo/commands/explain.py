@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from a2tgpo.commands.options import parse
+from a2tgpo.commands.options import parse, printable
 from a2tgpo.config import ConfigError
 
 
@@ -39,5 +39,5 @@ def explain(words: list[str], console: Console) -> int:
         episodes = [episode for episode in episodes if episode.question_id == options.question]
         if not episodes:
             raise ConfigError(f"--question: got {options.question!r}, expected one of the file's questions: {', '.join(known)}")
-    console.print(explained(episodes, algorithm), highlight=False, markup=False, soft_wrap=True)
+    console.print(printable(explained(episodes, algorithm)), highlight=False, markup=False, soft_wrap=True)
     return 0

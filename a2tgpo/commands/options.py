@@ -10,6 +10,11 @@ from a2tgpo.config import ConfigError, load_recipe, recipe_names
 _T = TypeVar("_T")
 
 
+def printable(text: str) -> str:
+    """Text of a model, a passage or a person as it may go to a terminal: escape codes and other control characters become U+FFFD."""
+    return "".join(character if character.isprintable() or character in "\n\t\u00a0" else "\ufffd" for character in text)
+
+
 def split_recipe(words: Sequence[str], command: str) -> tuple[str, list[str]]:
     """The recipe (first word) and the rest.
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 import a2tgpo.envs
 from a2tgpo.build import env_arguments
-from a2tgpo.commands.options import parse
+from a2tgpo.commands.options import parse, printable
 from a2tgpo.config import ConfigError, load_recipe
 
 Agent = Callable[[str], str]
@@ -47,17 +47,18 @@ def play(words: list[str], console: Console) -> int:
     env = gymnasium.make(recipe.environment.id, split=options.split, **env_arguments(recipe.environment))
     agent = _model_agent(folder, recipe.rollout.max_action_tokens, env) if options.run else _human(console)
     text, info = env.reset(seed=options.seed, options={"question_id": options.question} if options.question else None)
-    console.print(Panel(Text(text), title=Text(f"question {info['question_id']}")))
+    console.print(Panel(Text(printable(text)), title=Text(printable(f"question {info['question_id']}"))))
     terminated = truncated = False
     while not (terminated or truncated):
         action = agent(text)
         text, reward, terminated, truncated, info = env.step(action)
-        console.print(Panel(Text(action), title=f"turn {info['turn']}: {info['action']}", style="cyan"))
+        console.print(Panel(Text(printable(action)), title=f"turn {info['turn']}: {info['action']}", style="cyan"))
         if text:
             gain = info["information_gain"]
-            console.print(Panel(Text(text), title="observation", subtitle=f"information gain {gain:+.2f} nats" if gain == gain else None))
+            console.print(Panel(Text(printable(text)), title="observation", subtitle=f"information gain {gain:+.2f} nats" if gain == gain else None))
     golds = env.get_wrapper_attr("pool").find(info["question_id"]).answers
-    console.print(f"{info['stop']}: reward {reward:g}, EM {info['em']:g}, F1 {info['f1']:.2f}; gold {', '.join(golds)}", highlight=False, markup=False)
+    gold = printable(", ".join(golds))
+    console.print(f"{info['stop']}: reward {reward:g}, EM {info['em']:g}, F1 {info['f1']:.2f}; gold {gold}", highlight=False, markup=False)
     return 0
 
 
