@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from a2tgpo.baselines.reference import Reference, write_references
 from a2tgpo.cli import main
 from a2tgpo.config import ConfigError, Study
 from a2tgpo.report import svg, tables, write_report, write_viewer
@@ -160,3 +161,15 @@ def test_report_in_a_browser(tmp_path: Path) -> None:
 
 def choose(browser: Browser, name: str, value: str) -> None:
     browser.run(f"document.getElementById('{name}').value = {json.dumps(value)}; document.getElementById('{name}').dispatchEvent(new Event('change'))")
+
+
+def test_reference_agents_are_labelled_rows_of_their_own(tmp_path: Path) -> None:
+    study = finished_study(tmp_path, Study(algorithms=("a2tgpo", "grpo"), seeds=(0, 1)))
+    assert "Reference agents" not in write_report(study).html.read_text()
+    row = {"question_id": "q0", "em": 1.0, "f1": 0.5, "searches": 2, "turns": 3, "tokens": 7, "stop": "answered"}
+    write_references([Reference("lexical", "one <b>search</b>", (row, {**row, "em": 0.0}))], study)
+    text = write_report(study).html.read_text()
+    section = text[text.index("Reference agents") :]
+    # EM (1 + 0)/2; half width 1.96·0.70711/√2 = 0.98
+    for cell in ("lexical", "one &lt;b&gt;search&lt;/b&gt;", "50.0", "98.0", "2.00", "3.00", "7.00"):
+        assert cell in section

@@ -47,7 +47,7 @@ def write_report(study: Path, output: Path | None = None, allow: Sequence[str] =
     departures = check_comparable(good, [*recipe.study.allow, *allow])
     statistics, collection = statistics_of(recipe, jobs), _episodes(good, limit)
     html = output or study / "report.html"
-    body = _body(recipe, jobs, statistics, departures) + "<h2>Episodes</h2>" + section()
+    body = _body(recipe, jobs, statistics, departures) + _references(study) + "<h2>Episodes</h2>" + section()
     write_text(html, page(f"Study {recipe.name}", body, [script("viewer.js")], [block(collection)]))
     rows, compared = tables.headline(good, statistics), tables.comparisons(statistics.comparisons)
     caption = f"Study {recipe.name}: held-out questions, greedy; mean ± half of the 95 % interval over seeds. {power_sentence(statistics)}"
@@ -142,6 +142,23 @@ def _protocol(jobs: Sequence[Job]) -> str:
     environment = manifest.get("settings", {}).get("environment", {})
     rows = [["setting", "value"], *([name, json.dumps(value)] for name, value in environment.items())]
     return f"{tables.html(rows)}<details><summary>Everything that the numbers depend on</summary><pre>{escape(json.dumps(kept, indent=1))}</pre></details>"
+
+
+def _references(study: Path) -> str:
+    """Agents that nobody trained, with what they cost, where `a2tgpo baseline table --output STUDY` has played them."""
+    path = study / "reference.csv"
+    if not path.is_file():
+        return ""
+    lines = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+    rows = [["reference agent", "what it does", "questions", "EM", "±", "F1", "searches", "turns", "tokens"]]
+    for line in lines:
+        points = [f"{100 * float(line[name]):.1f}" for name in ("em", "em_half_width", "f1")]
+        costs = [f"{float(line[name]):.2f}" for name in ("searches", "turns", "tokens")]
+        rows.append([line["agent"], line["label"], line["questions"], *points, *costs])
+    return (
+        '<h2>Reference agents</h2><p class="quiet">Nobody trained these; EM and F1 in points of 100, ± half of the 95 % interval over questions, costs per '
+        f"question. They are not part of the statistics above.</p>{tables.html(rows)}"
+    )
 
 
 def _published() -> str:
