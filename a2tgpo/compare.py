@@ -177,6 +177,6 @@ _stopping: Event | None = None
 
 def _set_up_worker(stopping: Event) -> None:
     """Ctrl-C reaches the whole process group; the parent decides what happens."""
-    global _stopping  # noqa: PLW0603 - a worker has no other way to know it
+    global _stopping  # a worker has no other way to know it
     _stopping = stopping
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -2,9 +2,10 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from a2tgpo.config import ConfigError, Recipe, load_recipe
+from a2tgpo.typed import flat
 
 FREE: Final = frozenset({"name", "update.micro_batch_tokens", "update.max_skipped_updates", "training.checkpoint_every", "training.keep_checkpoints"})
 """Settings that may change between two parts of a run: they decide what it costs and what is kept, not what is learnt."""
@@ -20,15 +21,8 @@ def check_same_recipe(recipe: Recipe, folder: Path) -> None:
     trained = (folder / "finished").exists() or any((folder / "checkpoints").glob("step-*"))
     if not (trained and stored.is_file()):
         return
-    there, here = _flat(asdict(load_recipe(stored))), _flat(asdict(recipe))
+    there, here = flat(asdict(load_recipe(stored))), flat(asdict(recipe))
     differ = [name for name in sorted(there.keys() | here.keys()) if there.get(name) != here.get(name) and name not in FREE and not name.startswith("study.")]
     if differ:
         shown = ", ".join(f"{name} {there.get(name)!r} (now {here.get(name)!r})" for name in differ)
         raise ConfigError(f"run folder: {folder} was trained with {shown}, expected the same settings; give them again, choose another --name, or remove it")
-
-
-def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in data.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat

@@ -13,6 +13,7 @@ from typing import Any
 from a2tgpo import __version__
 from a2tgpo.config import Recipe
 from a2tgpo.envs.records import Question
+from a2tgpo.typed import flat
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "gymnasium", "numpy", "bm25s", "rank-bm25")
 
@@ -52,7 +53,7 @@ def manifest(recipe: Recipe, questions: Mapping[str, Iterable[Question]], corpus
 
 def differences(first: Mapping[str, Any], second: Mapping[str, Any], allowed: Iterable[str] = ()) -> dict[str, tuple[Any, Any]]:
     """Entries (dotted names) in which two manifests differ, apart from algorithm, seed and the allowed ones."""
-    left, right = _flat(first), _flat(second)
+    left, right = flat(first), flat(second)
     skipped = (*VARYING, *allowed)
     return {
         name: (left.get(name), right.get(name))
@@ -74,10 +75,3 @@ def _git_commit() -> str:
     here = Path(__file__).resolve().parent
     found = subprocess.run(["git", "-C", str(here), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)  # noqa: S603, S607 - fixed words, the git on the path
     return found.stdout.strip() if found.returncode == 0 else ""
-
-
-def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in data.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": value}
-    return flat

@@ -50,7 +50,7 @@ def _checked(value: Any, expected: Any, where: str) -> Any:
             raise ConfigError(f"{where}: got {len(value)} values, expected {len(kinds)}")
         return tuple(_checked(item, kind, f"{where}[{index}]") for index, (item, kind) in enumerate(zip(value, kinds, strict=True)))
     if origin is dict and isinstance(value, Mapping):
-        return {str(key): _checked(item, arguments[1], f"{where}.{key}") for key, item in _flat(value).items()}
+        return {str(key): _checked(item, arguments[1], f"{where}.{key}") for key, item in flat(value).items()}
     if origin in (Union, types.UnionType):
         if type(value) in arguments:
             return value
@@ -63,9 +63,9 @@ def _checked(value: Any, expected: Any, where: str) -> Any:
     raise ConfigError(f"{where}: got {value!r} ({type(value).__name__}), expected {getattr(expected, '__name__', expected)}")
 
 
-def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as dotted keys: `[algorithm_options.loss] clip_low` is `loss.clip_low`."""
-    flat: dict[str, Any] = {}
+def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings with dotted keys: `{"loss": {"clip_low": 1}}` is `{"loss.clip_low": 1}`. An empty mapping stays a value."""
+    found: dict[str, Any] = {}
     for key, value in data.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": value}
+    return found
