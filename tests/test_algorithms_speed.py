@@ -42,6 +42,13 @@ def test_operations_do_not_grow_and_memory_is_linear(name: str) -> None:
     assert large.largest <= 2 * 1024 * 6
 
 
+def test_the_bench_lists_every_loop() -> None:
+    timings = bench_credit(sizes=(16,), repeats=1)
+    assert [timing.algorithm for timing in timings] == list(LOOPS)
+    assert format_timings(timings).count("×") == len(timings)
+
+
+@pytest.mark.slow  # it asks a clock, which the suite never does; the count of operations above is the test that gates
 def test_at_least_fifty_times_faster_than_loops_at_1024_episodes() -> None:
     timings = bench_credit(sizes=(1024,), repeats=5)
     assert [timing.algorithm for timing in timings] == list(LOOPS)
