@@ -110,7 +110,9 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, names: Mapping[Tensor, s
     optimizer.state.clear()
     for key, value in tensors.items():
         name, _, quantity = key.rpartition("/")
-        optimizer.state[by_name[name]][quantity] = value.clone()
+        parameter = by_name[name]
+        # AdamW counts its steps on the CPU, whatever device the parameter is on
+        optimizer.state[parameter][quantity] = value.cpu().clone() if value.ndim == 0 else value.to(parameter.device, copy=True)
 
 
 def file_sha256(path: Path) -> str:

@@ -7,7 +7,7 @@ sum over its rows divided by the counts of the whole mini-batch.
 import logging
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import torch
@@ -28,6 +28,10 @@ log = logging.getLogger(__name__)
 
 class NumericalError(RuntimeError):
     """A number that must not be used (NaN, Inf, mismatched log-probabilities). The run stops; its last checkpoint is intact."""
+
+
+class NonFiniteError(NumericalError):
+    """A loss or gradient that is NaN or Inf: the one kind that a recipe may allow to be left out."""
 
 
 SAMPLER_TOLERANCE = {torch.float32: 0.01, torch.bfloat16: 0.3}
@@ -60,6 +64,11 @@ class Sample:
     credit: Credit
     reference_logprobs: Float[Tensor, "episode token"] | None = None
     """Under the reference policy, where the loss asks for the distance to it."""
+
+    def to(self, device: torch.device) -> "Sample":
+        """The same with groups and credit beside the tokens; algorithms compute on the CPU."""
+        credit = Credit(*(getattr(self.credit, entry.name).to(device) for entry in fields(self.credit)))
+        return replace(self, group=self.group.to(device), credit=credit)
 
 
 @dataclass
@@ -141,6 +150,7 @@ class Updater:
         Raises:
             NumericalError: on a non-finite loss or gradient, or if the first mini-batch's ratios are not 1.
         """
+        sample = sample.to(self.policy.device)
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate(step)
         sums = _Sums()
@@ -154,7 +164,7 @@ class Updater:
 
     def _mini_batches(self, sample: Sample, rng: np.random.Generator) -> Iterator[Int[Tensor, " row"]]:
         """Rows of each mini-batch: whole groups in a seeded order."""
-        groups = torch.from_numpy(rng.permutation(int(sample.group.max()) + 1))
+        groups = torch.from_numpy(rng.permutation(int(sample.group.max()) + 1)).to(sample.group.device)
         for chosen in groups.tensor_split(min(self.settings.mini_batches, len(groups))):
             yield torch.isin(sample.group, chosen).nonzero().squeeze(1)
 
@@ -163,16 +173,17 @@ class Updater:
         try:
             return self._optimizer_step(sample, rows, fresh=fresh)
         except torch.OutOfMemoryError:
-            self.micro_batch_tokens //= 2
-            log.warning("update: out of memory; once more with micro-batches of %d tokens, set update.micro_batch_tokens to that", self.micro_batch_tokens)
-            torch.cuda.empty_cache()
-            return self._optimizer_step(sample, rows, fresh=fresh)
-        except NumericalError as error:
+            pass  # tried again below, when the failed pass and all that it held are gone
+        except NonFiniteError as error:
             self.skipped += 1
             if self.skipped > self.settings.max_skipped_updates:
                 raise
             log.warning("%s (skipped, %d of at most %d)", error, self.skipped, self.settings.max_skipped_updates)
             return _Sums()
+        self.micro_batch_tokens = max(1, self.micro_batch_tokens // 2)
+        log.warning("update: out of memory; once more with micro-batches of %d tokens, set update.micro_batch_tokens to that", self.micro_batch_tokens)
+        torch.cuda.empty_cache()
+        return self._optimizer_step(sample, rows, fresh=fresh)
 
     def _optimizer_step(self, sample: Sample, rows: Int[Tensor, " row"], *, fresh: bool) -> _Sums:
         sums = _Sums()
@@ -183,7 +194,7 @@ class Updater:
             self._backward(sample, micro, whole, sums, fresh=fresh)
         norm = float(torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), self.settings.max_grad_norm))
         if not math.isfinite(norm):
-            raise NumericalError(f"update: gradient norm is {norm}, expected a finite number; lower update.learning_rate, or look at the step's episodes")
+            raise NonFiniteError(f"update: gradient norm is {norm}, expected a finite number; lower update.learning_rate, or look at the step's episodes")
         self.optimizer.step()
         sums.grad_norms.append(norm)
         return sums
@@ -219,7 +230,7 @@ class Updater:
             self._check_ratio(inputs)
         loss = compute_loss(self.loss, inputs, whole)
         if not bool(loss.loss.isfinite()):
-            raise NumericalError(f"update: loss is {float(loss.loss.detach())}, expected a finite number; look at the step's episodes")
+            raise NonFiniteError(f"update: loss is {float(loss.loss.detach())}, expected a finite number; look at the step's episodes")
         loss.loss.backward()  # type: ignore[no-untyped-call]
         sums.add(loss, inputs)
 

@@ -205,3 +205,12 @@ def test_engine_with_other_weights_stops_the_run_and_leaves_the_batch(runs: Path
     with pytest.raises(NumericalError, match=r"engine: its log-probabilities differ .*; step 1, its episodes: .*broken-step-000001.jsonl"):
         train(recipe(), folder, model, nothing)
     assert len(read_episodes(folder / "episodes" / "broken-step-000001.jsonl")) == 12
+
+
+def test_mismatched_log_probabilities_are_never_left_out() -> None:
+    policy = tiny_policy()
+    updater = Updater(policy, config.Update(mini_batches=1, max_skipped_updates=5), LossSpec(), 10, 0)
+    sample = sample_of(policy)
+    with pytest.raises(NumericalError, match="before the first optimiser step"):
+        updater(replace(sample, old_logprobs=sample.old_logprobs + 0.01), 0)
+    assert updater.skipped == 0
