@@ -19,10 +19,12 @@ from a2tgpo.evaluate import episode_metrics
 from a2tgpo.folder import claim
 from a2tgpo.gain_metrics import gain_metrics
 from a2tgpo.information_gain import measure
+from a2tgpo.mismatch import check_sampler, mismatch_metrics
+from a2tgpo.numerical import NumericalError
 from a2tgpo.rollout import Task
 from a2tgpo.run import Clock, Progress, Run, open_run
 from a2tgpo.runlog import write_text
-from a2tgpo.update import NumericalError, Sample, check_sampler
+from a2tgpo.update import Sample
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +79,8 @@ def train_step(run: Run, stream: QuestionStream) -> None:
     run.step += 1
     failed = {"failed": 1 - len(played) / len(episodes), "failed_groups": run.recipe.rollout.questions - float(table.num_groups)}
     entropy = {"entropy": float(measured.scores.entropy[measured.tokens.action_mask].mean())}
-    metrics = episode_metrics(measured.episodes) | failed | gain_metrics(measured) | credit_metrics(table, credit) | entropy | updated | clock.laps
+    mismatch = mismatch_metrics(measured.tokens, measured.scores.logprobs, parts.algorithm.loss.importance_cap)
+    metrics = episode_metrics(measured.episodes) | failed | gain_metrics(measured) | mismatch | credit_metrics(table, credit) | entropy | updated | clock.laps
     run.record("train", metrics)
     run.watchdog(metrics)
     run.keep(measured, credit)

@@ -17,6 +17,7 @@ from torch import Tensor
 from a2tgpo import config
 from a2tgpo.algorithms import Denominators, LossInputs, LossSpec, PolicyLoss, compute_loss, denominators
 from a2tgpo.batch import Credit, TokenBatch, spread
+from a2tgpo.numerical import NonFiniteError, NumericalError
 from a2tgpo.policy import Policy, micro_batches
 
 RATIO_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.1}
@@ -24,34 +25,6 @@ RATIO_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.1}
 
 
 log = logging.getLogger(__name__)
-
-
-class NumericalError(RuntimeError):
-    """A number that must not be used (NaN, Inf, mismatched log-probabilities). The run stops; its last checkpoint is intact."""
-
-
-class NonFiniteError(NumericalError):
-    """A loss or gradient that is NaN or Inf: the one kind that a recipe may allow to be left out."""
-
-
-SAMPLER_TOLERANCE = {torch.float32: 0.01, torch.bfloat16: 0.3}
-"""Largest mean |log π_old − log π_sampler| per token between trainer and engine that rounding can explain."""
-
-
-def check_sampler(tokens: TokenBatch, old_logprobs: Float[Tensor, "episode token"], dtype: torch.dtype, temperature: float) -> None:
-    """The engine that sampled must hold the policy's weights.
-
-    Raises:
-        NumericalError: if it does not. Sampling at another temperature than 1 differs by intention and is not checked.
-    """
-    if temperature != 1:
-        return
-    difference = float((old_logprobs - tokens.sampler_logprobs)[tokens.action_mask].abs().mean())
-    if not difference <= SAMPLER_TOLERANCE[dtype]:
-        raise NumericalError(
-            f"engine: its log-probabilities differ from the policy's by {difference:.3g} nats a token, expected at most {SAMPLER_TOLERANCE[dtype]}; "
-            "it samples with other weights, or from a stale cache"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +53,6 @@ class _Sums:
     ratio: float = 0.0
     log_ratio_square: float = 0.0
     loss: float = 0.0
-    mismatch: float = 0.0
     credited: int = 0
     credited_logprob: float = 0.0
     grad_norms: list[float] = field(default_factory=list)
@@ -98,7 +70,6 @@ class _Sums:
         self.ratio += float(loss.ratio[trained].sum())
         self.log_ratio_square += float(log_ratio.square().sum())
         self.loss += float(loss.loss.detach())
-        self.mismatch += float(loss.sampler_weight[trained].log().abs().sum())
         good = trained & (inputs.advantage > 0)
         self.credited += int(good.sum())
         self.credited_logprob += float(inputs.logprobs.detach()[good].sum())
@@ -110,7 +81,6 @@ class _Sums:
             "clip_fraction": self.clipped / count,
             "ratio": self.ratio / count,
             "kl_to_old": self.log_ratio_square / (2 * count),
-            "sampler_mismatch": self.mismatch / count,
             "credited_logprob": self.credited_logprob / self.credited if self.credited else math.nan,
             "grad_norm": sum(self.grad_norms) / max(len(self.grad_norms), 1),
             "trained_tokens": float(self.tokens),

@@ -25,10 +25,11 @@ from a2tgpo.envs import Passage
 from a2tgpo.envs.retrieval.base import RetrievalError
 from a2tgpo.episode import Episode, StopReason
 from a2tgpo.models import prepare_model
+from a2tgpo.numerical import NumericalError
 from a2tgpo.rollout import Rollout, Task
 from a2tgpo.runlog import read_episodes
 from a2tgpo.train import train
-from a2tgpo.update import NumericalError, Updater
+from a2tgpo.update import Updater
 from a2tgpo.watch import Watchdog
 from tests.small_world import small_env
 from tests.test_kill import recipe

@@ -9,9 +9,10 @@ from a2tgpo import config
 from a2tgpo.algorithms import ALGORITHMS, LossSpec
 from a2tgpo.batch import Credit, collate, tabulate
 from a2tgpo.information_gain import measure
+from a2tgpo.numerical import NumericalError
 from a2tgpo.policy import Policy
 from a2tgpo.rollout import Task
-from a2tgpo.update import NumericalError, Sample, Updater
+from a2tgpo.update import Sample, Updater
 from tests.small_world import small_rollout
 from tests.tiny_models import tiny_policy
 

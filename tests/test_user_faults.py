@@ -22,11 +22,11 @@ from a2tgpo.config import ConfigError, Environment, Recipe, Rollout, Study, Trai
 from a2tgpo.contenders import contenders_of
 from a2tgpo.continuing import check_same_recipe
 from a2tgpo.envs.retrieval.base import RetrievalError
+from a2tgpo.numerical import NumericalError
 from a2tgpo.policy import Policy
 from a2tgpo.runlog import read_episodes, read_metrics
 from a2tgpo.study import jobs_of
 from a2tgpo.train import RolloutError
-from a2tgpo.update import NumericalError
 from tests.test_cli import error_of
 from tests.tiny_models import tiny_policy
 
