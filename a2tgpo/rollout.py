@@ -1,17 +1,18 @@
 """Environment × engine → episodes.
 
-All episodes of a batch are in flight together: one engine call and one environment step per turn. What a turn saw and what it sampled is written down the
-moment it happens; an episode's result depends on its question and seed only.
+All episodes of a batch are in flight together. With an engine that streams, an episode goes on to its next turn as soon as its action is complete; otherwise
+there is one engine call and one environment step per turn. What a turn saw and what it sampled is written down the moment it happens; an episode's result
+depends on its question and seed only.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from a2tgpo.chat import Chat
-from a2tgpo.engines.base import Engine, Sample, Sampling
+from a2tgpo.engines.base import Engine, Lockstep, Sample, Sampling, StreamingEngine
 from a2tgpo.envs import SearchQAVectorEnv
 from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
 
@@ -68,29 +69,33 @@ class Rollout:
         return [episode for start in range(0, len(tasks), size) for episode in self._play(tasks[start : start + size], sampling)]
 
     def _play(self, tasks: Sequence[Task], sampling: Sampling) -> list[Episode]:
-        size = self.env.num_envs
-        padded = [*tasks, *[tasks[-1]] * (size - len(tasks))]  # a last, smaller batch leaves environments idle
+        plays = self._begin(tasks)
+        flight = self.engine if isinstance(self.engine, StreamingEngine) else Lockstep(self.engine)
+        for index, play in enumerate(plays):
+            flight.submit(index, play.token_ids, sampling, _turn_seed(play))
+        while any(play.done is None for play in plays):
+            samples = dict(flight.collect())
+            actions = [self.chat.decode(samples[index].token_ids) if index in samples else None for index in range(self.env.num_envs)]
+            observations, rewards, terminated, truncated, info = self.env.step(actions)
+            for index, sample in samples.items():
+                ended = bool(terminated[index] or truncated[index])
+                self._record(plays[index], sample, observations[index], float(rewards[index]), ended, _row(info, index))
+                if plays[index].done is None:
+                    flight.submit(index, plays[index].token_ids, sampling, _turn_seed(plays[index]))
+        return [play.done for play in plays if play.done is not None]
+
+    def _begin(self, tasks: Sequence[Task]) -> list[_Play]:
+        """Ask the questions; a last, smaller batch leaves environments waiting."""
+        padded = [*tasks, *[tasks[-1]] * (self.env.num_envs - len(tasks))]
         observations, info = self.env.reset(seed=[task.seed for task in padded], options={"question_ids": [task.question_id for task in padded]})
-        plays = [
-            _Play(task, self.chat.prompt_ids(text), row["state_key"]) for task, text, row in zip(tasks, observations, _rows(info), strict=False)
-        ]
+        plays = [_Play(task, self.chat.prompt_ids(observations[index]), _row(info, index)["state_key"]) for index, task in enumerate(tasks)]
         for play in plays:
-            if len(play.token_ids) + sampling.max_tokens > self.max_episode_tokens:
+            if len(play.token_ids) + self.max_action_tokens > self.max_episode_tokens:
                 raise ValueError(
                     f"rollout.max_episode_tokens: got {self.max_episode_tokens}, but the prompt of question {play.task.question_id!r} alone has "
-                    f"{len(play.token_ids)} tokens and a turn may add {sampling.max_tokens}; raise the limit or drop the question"
+                    f"{len(play.token_ids)} tokens and a turn may add {self.max_action_tokens}; raise the limit or drop the question"
                 )
-        while active := [index for index, play in enumerate(plays) if play.done is None]:
-            samples = self.engine.generate([plays[i].token_ids for i in active], sampling, [_turn_seed(plays[i]) for i in active])
-            actions = [""] * size
-            for index, sample in zip(active, samples, strict=True):
-                actions[index] = self.chat.decode(sample.token_ids)
-            observations, rewards, terminated, truncated, info = self.env.step(tuple(actions))
-            rows = list(_rows(info))
-            for index, sample in zip(active, samples, strict=True):
-                ended = bool(terminated[index] or truncated[index])
-                self._record(plays[index], sample, observations[index], float(rewards[index]), ended, rows[index])
-        return [play.done for play in plays if play.done is not None]
+        return plays
 
     def _record(self, play: _Play, sample: Sample, observation: str, reward: float, ended: bool, info: Mapping[str, Any]) -> None:
         """Append the turn to its episode, and its observation to what the next turn sees."""
@@ -131,15 +136,10 @@ class Rollout:
         )
 
 
-def _rows(info: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A vector environment's info, one mapping per environment."""
-    columns = {key: values for key, values in info.items() if not key.startswith("_")}
-    for index in range(len(next(iter(columns.values())))):
-        yield {key: _plain(values[index]) for key, values in columns.items()}
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+def _row(info: Mapping[str, Any], index: int) -> dict[str, Any]:
+    """One environment's part of a vector environment's info."""
+    columns = {key: values[index] for key, values in info.items() if not key.startswith("_")}
+    return {key: value.item() if isinstance(value, np.generic) else value for key, value in columns.items()}
 
 
 def _turn_seed(play: _Play) -> int:

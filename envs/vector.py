@@ -27,7 +27,7 @@ VectorStep = tuple[Texts, NDArray[np.float64], Flags, Flags, Info]
 _DTYPES: dict[type, type] = {int: np.int64, float: np.float64, bool: np.bool_}
 
 
-class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str], NDArray[Any]]):
+class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
     """`num_envs` search-QA episodes that step together. Arguments as for `SearchQAEnv`.
 
     Every search of a step goes to the retriever in one call, equal queries once. Episodes are the same as those of `SyncVectorEnv` over `SearchQAEnv` with the
@@ -36,7 +36,8 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str], NDArray[Any]]):
     `reset(options={"question_ids": [...]})` asks one question per environment, `{"reset_mask": array}` resets only some.
 
     Autoreset modes: NEXT_STEP (the default, as in Gymnasium), SAME_STEP, and DISABLED, where stepping a finished environment is a no-op: observation "",
-    reward 0, its flags stay set, and its info stays the final one with the mask `_key` false.
+    reward 0, its flags stay set, and its info stays the final one with the mask `_key` false. In that mode an action may also be None: that environment waits,
+    since its policy is still writing; its observation and info stay, with the mask `_key` false.
     """
 
     def __init__(
@@ -121,8 +122,8 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str], NDArray[Any]]):
             self._start(index, single_options)
         return tuple(self._observations), self._batched(self._infos, chosen)
 
-    def step(self, actions: Sequence[str]) -> VectorStep:
-        """One turn in every environment.
+    def step(self, actions: Sequence[str | None]) -> VectorStep:
+        """One turn in every environment (in those with an action, where finished ones are left alone).
 
         Raises:
             ValueError: for a wrong number of actions.
@@ -132,16 +133,17 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str], NDArray[Any]]):
         if len(actions) != self.num_envs:
             raise ValueError(f"step: got {len(actions)} actions, expected one per environment ({self.num_envs}); finished ones take any text, for example ''")
         finished = self._terminated | self._truncated
+        idle, reported = finished, np.ones(self.num_envs, dtype=np.bool_)
         rewards = np.zeros(self.num_envs, dtype=np.float64)
-        reported = np.ones(self.num_envs, dtype=np.bool_)
         if self.autoreset_mode is AutoresetMode.DISABLED:
-            reported = ~finished
+            idle = finished | np.array([action is None for action in actions])
+            reported = ~idle
             for index in np.flatnonzero(finished):
                 self._observations[index] = ""
         else:
             for index in np.flatnonzero(finished):
                 self._start(int(index), None)
-        for row, step in self._turns(actions, np.flatnonzero(~finished)).items():
+        for row, step in self._turns(actions, np.flatnonzero(~idle)).items():
             self._observations[row], rewards[row], self._terminated[row], self._truncated[row], self._infos[row] = step
         terminated, truncated = self._terminated.copy(), self._truncated.copy()
         extra = self._same_step_reset(terminated | truncated) if self.autoreset_mode is AutoresetMode.SAME_STEP else {}
@@ -154,7 +156,7 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str], NDArray[Any]]):
         transcripts = [self._episode(index).transcript for index in range(self.num_envs)]
         return tuple(t.prompt + "".join(exchange.action + exchange.observation for exchange in t.exchanges) for t in transcripts)
 
-    def _turns(self, actions: Sequence[str], running: NDArray[np.intp]) -> dict[int, Step]:
+    def _turns(self, actions: Sequence[str | None], running: NDArray[np.intp]) -> dict[int, Step]:
         """Step the running episodes with one search call."""
         queries: dict[int, str] = {}
         for index in running:

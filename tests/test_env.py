@@ -331,6 +331,23 @@ def test_disabled_autoreset_leaves_finished_episodes_alone() -> None:
     assert env.step(["x", "x"])[2].tolist() == [False, False]
 
 
+def test_none_lets_an_environment_wait() -> None:
+    env, alone = make_vector(2, autoreset_mode="Disabled"), make_vector(1, autoreset_mode="Disabled")
+    first = env.reset(seed=[0, 0], options={"question_ids": ["q2", "q1"]})[0]
+    alone.reset(seed=[0], options={"question_ids": ["q1"]})
+    observations, rewards, terminated, truncated, info = env.step(["<think>x</think><answer>Rome</answer>", None])
+    assert (observations[1], rewards.tolist(), terminated.tolist(), truncated.tolist()) == (first[1], [1.0, 0.0], [True, False], [False, False])
+    assert info["_turn"].tolist() == [True, False]
+    for action in (SCRIPT[0], SCRIPT[2]):  # having waited makes no difference to what comes
+        got, expected = env.step([None, action]), alone.step([action])
+        assert (got[0][1], got[1][1], got[2][1], got[3][1]) == (expected[0][0], expected[1][0], expected[2][0], expected[3][0])
+        assert {key: value[1] for key, value in got[4].items()} == {key: value[0] for key, value in expected[4].items()}
+    restarting = make_vector(1)
+    restarting.reset(seed=[0])
+    with pytest.raises(TypeError, match="got an action of type NoneType"):
+        restarting.step([None])
+
+
 def test_groups_are_asked_for_by_id() -> None:
     env = make_vector(4)
     _, info = env.reset(seed=0, options={"question_ids": ["q1", "q1", "q3", "q3"]})

@@ -1,10 +1,14 @@
 """Episodes as they are recorded: tokens, turns, masks, seeds, limits."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pytest
 
 from a2tgpo.batch import collate
+from a2tgpo.engines.base import Engine, Sample, Sampling
 from a2tgpo.episode import ActionKind, Episode, StopReason
 from a2tgpo.rollout import Task
 from tests.small_world import small_rollout
@@ -53,6 +57,44 @@ def test_result_does_not_depend_on_number_of_environments() -> None:
             assert (other.token_ids, other.turn_index, other.stop, other.outcome) == (first.token_ids, first.turn_index, first.stop, first.outcome)
             for one, two in zip(first.turns, other.turns, strict=True):
                 assert one.action_logprobs == pytest.approx(two.action_logprobs, abs=1e-5)
+
+
+@dataclasses.dataclass
+class Streaming:
+    """A streaming engine over the plain one: hands out what is in flight one row at a time, in a random order."""
+
+    engine: Engine
+    rng: np.random.Generator = dataclasses.field(default_factory=lambda: np.random.default_rng(0))
+    flying: dict[int, tuple[list[int], Sampling, int]] = dataclasses.field(default_factory=dict)
+
+    def submit(self, key: int, prompt: Sequence[int], sampling: Sampling, seed: int) -> None:
+        assert key not in self.flying
+        self.flying[key] = list(prompt), sampling, seed
+
+    def collect(self) -> list[tuple[int, Sample]]:
+        key = int(self.rng.choice(list(self.flying)))
+        prompt, sampling, seed = self.flying.pop(key)
+        return [(key, self.engine.generate([prompt], sampling, [seed])[0])]
+
+    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Sample]:
+        raise AssertionError("a streaming engine is asked row by row")
+
+    def load_weights(self, policy: Any, version: int) -> None: ...
+
+    def sleep(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_episodes_that_need_not_wait_for_each_other_are_the_same() -> None:
+    lockstep, streaming = small_rollout(tiny_policy()), small_rollout(tiny_policy())
+    streaming.engine = Streaming(streaming.engine)
+    for one, other in zip(lockstep(TASKS), streaming(TASKS), strict=True):
+        assert (one.token_ids, one.turn_index, one.stop, one.outcome, one.info) == (other.token_ids, other.turn_index, other.stop, other.outcome, other.info)
+        for mine, theirs in zip(one.turns, other.turns, strict=True):
+            assert mine.info == theirs.info
+            assert mine.action_logprobs == pytest.approx(theirs.action_logprobs, abs=1e-5)
+    assert not streaming.engine.flying
 
 
 def test_greedy_is_deterministic_and_ignores_seeds() -> None:

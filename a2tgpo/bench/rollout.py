@@ -50,6 +50,9 @@ class GenerateEngine:
     def load_weights(self, policy: Policy, version: int) -> None:
         self.policy = policy
 
+    def sleep(self) -> None:
+        """Nothing to give back."""
+
     def close(self) -> None:
         """Nothing to close."""
 

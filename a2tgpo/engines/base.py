@@ -1,10 +1,14 @@
 """What generates text: token ids in, token ids out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from a2tgpo.policy import Policy
+
+
+class EngineError(RuntimeError):
+    """The engine broke, or does not hold the policy's weights. The run stops; its last checkpoint is intact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,4 +46,39 @@ class Engine(Protocol):
         """Generate with these weights from now on; every cache of older weights is dropped."""
         ...
 
+    def sleep(self) -> None:
+        """Give memory back for the update. The next call is `load_weights`."""
+        ...
+
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class StreamingEngine(Engine, Protocol):
+    """An engine whose rows need not wait for each other: a finished one is handed out while others still grow."""
+
+    def submit(self, key: int, prompt: Sequence[int], sampling: Sampling, seed: int) -> None:
+        """Put a row into flight under a key that no other row in flight has."""
+        ...
+
+    def collect(self) -> list[tuple[int, Sample]]:
+        """Go on until at least one row is finished; all that are, with their keys."""
+        ...
+
+
+@dataclass
+class Lockstep:
+    """Any engine behind `submit` and `collect`: what is in flight is generated together when it is collected."""
+
+    engine: Engine
+    _waiting: list[tuple[int, Sequence[int], Sampling, int]] = field(default_factory=list)
+
+    def submit(self, key: int, prompt: Sequence[int], sampling: Sampling, seed: int) -> None:
+        """Put a row into flight; all rows in flight share one `sampling`."""
+        self._waiting.append((key, prompt, sampling, seed))
+
+    def collect(self) -> list[tuple[int, Sample]]:
+        """All rows in flight, in the order of their keys."""
+        keys, prompts, samplings, seeds = zip(*sorted(self._waiting, key=lambda row: row[0]), strict=True)
+        self._waiting = []
+        return list(zip(keys, self.engine.generate(prompts, samplings[0], seeds), strict=True))
