@@ -18,6 +18,7 @@ from a2tgpo.algorithms.loader import make_algorithm
 from a2tgpo.chat import Chat
 from a2tgpo.config import ConfigError, Environment, Recipe
 from a2tgpo.engines.base import Engine
+from a2tgpo.engines.transformers import TransformersEngine
 from a2tgpo.envs import Question, SearchQAVectorEnv
 from a2tgpo.envs.corpus import corpus_fingerprint
 from a2tgpo.policy import Policy
@@ -70,11 +71,15 @@ def build_split(recipe: Recipe, model_folder: Path, split: str, num_envs: int) -
 
 
 def make_engine(recipe: Recipe, policy: Policy) -> Engine:
-    """The engine that the recipe names."""
-    if recipe.model.engine == "vllm":
-        raise ConfigError("model.engine: got 'vllm', which this version does not have yet; use 'transformers'")
-    from a2tgpo.engines.transformers import TransformersEngine
+    """The engine that the recipe names.
 
+    Raises:
+        ConfigError: if it cannot be started.
+    """
+    if recipe.model.engine == "vllm":
+        from a2tgpo.engines.vllm import VLLMEngine
+
+        return VLLMEngine(policy, recipe.vllm, min(recipe.rollout.max_episode_tokens, policy.max_tokens))
     return TransformersEngine(policy)
 
 

@@ -64,7 +64,19 @@ class Model:
     threads: int = 1
     """CPU threads of a run; more than one only pays for models of 100 M parameters and up."""
     options: dict[str, float] = field(default_factory=dict)
-    """Settings of the tiny model's architecture, or of the engine."""
+    """Settings of the tiny model's architecture: `layers`, `width`, `heads`, `context`."""
+
+
+@dataclass(frozen=True, slots=True)
+class VLLM:
+    """Settings of the vLLM engine; the transformers engine needs none."""
+
+    kv_cache_gib: float = 1.0
+    """Memory for keys and values in GiB: 2 × layers × key heads × head size × bytes per number, for every token of the rows in flight."""
+    max_num_seqs: int = 256
+    """Rows that are computed side by side; others in flight wait."""
+    enforce_eager: bool = True
+    """False records CUDA graphs at the start, which pays on a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +193,7 @@ class Recipe:
     seed: int = 0
     environment: Environment = field(default_factory=Environment)
     model: Model = field(default_factory=Model)
+    vllm: VLLM = field(default_factory=VLLM)
     warm_start: WarmStart = field(default_factory=WarmStart)
     rollout: Rollout = field(default_factory=Rollout)
     update: Update = field(default_factory=Update)

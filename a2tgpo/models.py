@@ -51,8 +51,8 @@ def prepare_model(recipe: Recipe, runs: Path, console: Console) -> Path:
 def cache_key(recipe: Recipe) -> str:
     """Hash of all that the warm start depends on: questions, model, demonstrations, limits, version."""
     parts = {name: dataclasses.asdict(getattr(recipe, name)) for name in ("environment", "model", "warm_start", "rollout")}
-    for setting in ("questions", "group_size"):
-        parts["rollout"].pop(setting)
+    for section, setting in (("rollout", "questions"), ("rollout", "group_size"), ("model", "engine")):  # the warm start has its own
+        parts[section].pop(setting)
     text = json.dumps([__version__, torch.__version__, parts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

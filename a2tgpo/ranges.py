@@ -10,6 +10,7 @@ LEAST: Final[dict[str, int]] = {
     "environment.max_searches": 0,
     "environment.max_turns": 1,
     "model.threads": 1,
+    "vllm.max_num_seqs": 1,
     "warm_start.seed": 0,
     "warm_start.max_steps": 1,
     "warm_start.batch_size": 1,
@@ -35,7 +36,7 @@ LEAST: Final[dict[str, int]] = {
 }
 """Setting → its least value."""
 
-POSITIVE: Final[tuple[str, ...]] = ("warm_start.learning_rate", "rollout.temperature", "update.learning_rate", "update.max_grad_norm")
+POSITIVE: Final[tuple[str, ...]] = ("vllm.kv_cache_gib", "warm_start.learning_rate", "rollout.temperature", "update.learning_rate", "update.max_grad_norm")
 """Settings that must be above 0. Training samples, so its temperature is one of them; evaluation is greedy by itself."""
 
 HINTS: Final[dict[str, str]] = {

@@ -64,6 +64,7 @@ def train_step(run: Run, stream: QuestionStream) -> None:
     """One batch of episodes and what the policy learns from it."""
     parts, clock = run.parts, Clock()
     episodes = collect(run, stream)
+    parts.engine.sleep()
     clock.lap("rollout")
     played = [episode for episode in episodes if not episode.failed]
     with kept_if_broken(run, played):

@@ -13,10 +13,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from a2tgpo import config
-from a2tgpo.build import Split, make_engine, make_split
+from a2tgpo.build import Split, make_split
 from a2tgpo.chat import Chat
 from a2tgpo.config import ConfigError, Recipe
 from a2tgpo.demonstrations import Demonstration, demonstrate
+from a2tgpo.engines.transformers import TransformersEngine
 from a2tgpo.envs.almanac import DRAWN_RELATIONS, HABITS, RELATIONS, ErrorModel
 from a2tgpo.evaluate import evaluate, fixed_subset
 from a2tgpo.policy import Policy
@@ -63,7 +64,7 @@ def warm_start(policy: Policy, recipe: Recipe, on_progress: Progress = lambda st
         raise ConfigError(f"warm_start.enabled: got true for {recipe.environment.id!r}, but only 'a2tgpo/Almanac-v0' has a scripted expert; set it to false")
     demonstrations = make_demonstrations(policy, recipe)
     correct = sum(demonstration.outcome for demonstration in demonstrations) / len(demonstrations)
-    engine = make_engine(recipe, policy)
+    engine = TransformersEngine(policy)
     held_out = make_split(recipe, policy, engine, recipe.environment.validation_split, SIDE_BY_SIDE)
     trainer = _Trainer(policy, settings, demonstrations)
     sampled, loss = 0.0, float("nan")
@@ -87,7 +88,7 @@ def warm_start(policy: Policy, recipe: Recipe, on_progress: Progress = lambda st
 def make_demonstrations(policy: Policy, recipe: Recipe) -> list[Demonstration]:
     """The recipe's demonstrations: as many as it asks for, over training questions in a seeded order, each question again only when all have been shown."""
     settings = recipe.warm_start
-    split = make_split(recipe, policy, make_engine(recipe, policy), recipe.environment.train_split, SIDE_BY_SIDE)
+    split = make_split(recipe, policy, TransformersEngine(policy), recipe.environment.train_split, SIDE_BY_SIDE)
     rng = Random(f"demonstrations {settings.seed}")
     order = [question for _ in range(-(-settings.demonstrations // len(split.questions))) for question in rng.sample(split.questions, len(split.questions))]
     relations = DRAWN_RELATIONS if recipe.environment.fictional and recipe.environment.worlds > 1 else tuple(RELATIONS)

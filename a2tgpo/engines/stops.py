@@ -14,12 +14,13 @@ class Stops:
     def __init__(self, tokenizer: Any, strings: Sequence[str]) -> None:
         self._tokenizer = tokenizer
         self._strings = tuple(strings)
-        self.end_token_id = tokenizer.eos_token_id
         ids = [tokenizer(string, add_special_tokens=False)["input_ids"] for string in strings]
-        self._single = {row[0] for row in ids if len(row) == 1}
-        self._all_single = all(len(row) == 1 for row in ids)
+        self.token_ids: set[int] = {row[0] for row in ids if len(row) == 1} | {tokenizer.eos_token_id} - {None}
+        """What ends a row by itself."""
         self._tail = max((len(string) for string in strings), default=0) + 2
-        self._closing = set() if self._all_single else self._tokens_that_may_close()
+        self.texts: tuple[str, ...] = () if all(len(row) == 1 for row in ids) else self._strings
+        """What must be looked for in the text, since some of it is spread over several tokens."""
+        self._closing = self._tokens_that_may_close() if self.texts else set()
 
     def _tokens_that_may_close(self) -> set[int]:
         last = {string[-1] for string in self._strings}
@@ -29,7 +30,7 @@ class Stops:
     def completed(self, token_ids: Sequence[int]) -> bool:
         """Does the last of these tokens end the row?"""
         token = token_ids[-1]
-        if token == self.end_token_id or token in self._single:
+        if token in self.token_ids:
             return True
         if token not in self._closing:
             return False
