@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,8 @@ from a2tgpo.engines.base import EngineError
 from a2tgpo.policy import Policy
 
 OLDEST = (0, 32)
+_BATCHED_TOKENS = 8192
+"""Tokens of one forward pass at most, prompts and sampled ones together."""
 _ADVICE = (
     ("head_dim", "vLLM on a CPU has no attention for heads of that size; the tiny model has heads of 32 with --model.options heads 2"),
     ("KV cache", "raise vllm.kv_cache_gib or lower rollout.max_episode_tokens"),
@@ -29,8 +32,10 @@ def start(policy: Policy, settings: VLLM, max_tokens: int) -> Any:
     """A `vllm.LLM` of the policy's architecture, with weights yet to come."""
     _prepare()
     from vllm import LLM
+    from vllm.platforms import current_platform
 
-    with TemporaryDirectory() as folder, _hidden("llvmlite.binding.ffi"):
+    with TemporaryDirectory() as folder, _hidden("llvmlite.binding.ffi"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
         described = policy.model.config.to_dict() | {"architectures": [type(policy.model).__name__]}
         (Path(folder) / "config.json").write_text(json.dumps(described))
         policy.tokenizer.save_pretrained(folder)
@@ -41,6 +46,8 @@ def start(policy: Policy, settings: VLLM, max_tokens: int) -> Any:
                 dtype=str(policy.model.dtype).removeprefix("torch."),
                 max_model_len=max_tokens,
                 max_num_seqs=settings.max_num_seqs,
+                max_num_batched_tokens=max(max_tokens, _BATCHED_TOKENS),
+                enable_chunked_prefill=not current_platform.is_cpu(),  # there, vLLM 0.32 cannot wind a seeded row's generator back after half a prompt
                 kv_cache_memory_bytes=int(settings.kv_cache_gib * 2**30),
                 gpu_memory_utilization=0.01,  # the share that must be free at the start; what is used is said in bytes above
                 enforce_eager=settings.enforce_eager,
@@ -76,7 +83,7 @@ def _prepare() -> None:
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # weights are handed over inside the process
     os.environ["VLLM_NO_USAGE_STATS"] = "1"
     os.environ["HF_HUB_OFFLINE"] = "1"
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "CRITICAL")  # errors arrive as exceptions; its log would add the whole state of its scheduler
 
 
 def _installed(name: str) -> bool:
