@@ -78,6 +78,11 @@ def build_probe(tokenizer: Any, scaffold: Scaffold, answers: Sequence[str], alia
     Raises:
         ValueError: if no alias remains, or the tokenizer cannot tell which characters a token covers.
     """
+    return probe_tree(scored_texts(tokenizer, scaffold, answers, aliases, question_id))
+
+
+def scored_texts(tokenizer: Any, scaffold: Scaffold, answers: Sequence[str], aliases: Aliases, question_id: str) -> list[ScoredText]:
+    """The tokens of a question's aliases, of the first only where no other counts; raises as `build_probe`."""
     if not getattr(tokenizer, "is_fast", False):
         raise ValueError(
             f"information gain: {type(tokenizer).__name__} gives no character offsets, expected a fast tokenizer; save the model with its tokenizer.json"
@@ -88,7 +93,7 @@ def build_probe(tokenizer: Any, scaffold: Scaffold, answers: Sequence[str], alia
             f"information gain: question {question_id!r} has gold answers {list(answers)!r}, expected at least one that is neither blank nor only special "
             "tokens; fix or drop the question"
         )
-    return probe_tree(texts[:1] if aliases == "first" else texts)
+    return texts[:1] if aliases == "first" else texts
 
 
 def _scored_text(tokenizer: Any, scaffold: Scaffold, answer: str) -> ScoredText | None:

@@ -18,11 +18,11 @@ def word_tokenizer() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>", additional_special_tokens=TAGS)
 
 
-def tiny_policy(kind: str = "llama", seed: int = 0, tied: bool = False) -> Policy:
+def tiny_policy(kind: str = "llama", seed: int = 0, tied: bool = False, width: int = 32) -> Policy:
     torch.manual_seed(seed)
     sizes = {
         "vocab_size": len(WORDS),
-        "hidden_size": 32,
+        "hidden_size": width,
         "intermediate_size": 64,
         "num_hidden_layers": 2,
         "num_attention_heads": 4,

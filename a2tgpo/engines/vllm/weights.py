@@ -13,7 +13,8 @@ from a2tgpo.policy import Policy
 
 SYNC_TOLERANCE = {torch.float32: ("largest", 1e-3), torch.bfloat16: ("mean", 0.3)}
 """How far vLLM's log-probabilities of the fixed sequence may be from the policy's, in nats; rounding alone gives 1e-5, and 0.06 on average in bfloat16."""
-_CHECKED_TOKENS = 64
+_FIXED_TOKENS, _SCORED_TOKENS = 320, 24
+"""The fixed sequence is long enough to fill blocks of the prefix cache, and the same each time: a stale cache would show in the scores of its end."""
 
 Score = Callable[[Sequence[Sequence[int]], Sequence[int]], list[list[float]]]
 """`VLLMEngine.score`."""
@@ -39,7 +40,7 @@ def check(llm: Any, score: Score, policy: Policy, longest: int, version: int) ->
     if stale:
         raise EngineError(f"engine: after loading version {version}, vLLM's {stale[0]} differs from the policy's, expected equal weights")
     kind, tolerance = SYNC_TOLERANCE[policy.model.dtype]
-    difference = score_difference(score, policy, min(longest, _CHECKED_TOKENS))
+    difference = score_difference(score, policy, min(longest, _FIXED_TOKENS))
     worst = float(difference.max() if kind == "largest" else difference.mean())
     if not worst <= tolerance:
         raise EngineError(
@@ -49,14 +50,15 @@ def check(llm: Any, score: Score, policy: Policy, longest: int, version: int) ->
 
 
 def score_difference(score: Score, policy: Policy, length: int) -> Float[Tensor, " token"]:
-    """|Δ log-probability| of each token but the first of a seeded random sequence, in nats."""
+    """|Δ log-probability| of the last tokens of a seeded random sequence of that length, in nats."""
+    start = max(1, length - _SCORED_TOKENS)
     row = torch.randint(len(policy.tokenizer), (1, length), generator=torch.Generator().manual_seed(0)).to(policy.device)
     turn = torch.zeros_like(row)
-    turn[0, 0] = -1  # nothing predicts the first token
+    turn[0, :start] = -1
     batch = TokenBatch(row, torch.ones_like(row, dtype=torch.bool), turn, torch.zeros(row.shape, device=row.device))
     with torch.no_grad():
-        expected = policy.token_logprobs(batch, entropy="skip").logprobs[0, 1:].cpu()
-    return (torch.tensor(score(row.tolist(), [1])[0]) - expected).abs()
+        expected = policy.token_logprobs(batch, entropy="skip").logprobs[0, start:].cpu()
+    return (torch.tensor(score(row.tolist(), [start])[0]) - expected).abs()
 
 
 def _tie_again(model: Any) -> None:
