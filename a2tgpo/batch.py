@@ -4,12 +4,13 @@
 `TokenBatch.turn` is k in row i, so spreading credit over tokens is one gather. Axis words: `episode`, `turn`, `token`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from a2tgpo.episode import Episode
@@ -104,17 +105,15 @@ def collate(episodes: Sequence[Episode], pad_token_id: int, device: torch.device
         if episode.failed or not episode.turns:
             got = f"stop={episode.stop} and {episode.num_turns} turns"
             raise ValueError(f"collate: episode of question {episode.question_id!r} has {got}, expected a played one; drop failed episodes first")
-    lengths = torch.tensor([episode.num_tokens for episode in episodes])
-    attention_mask = torch.arange(int(lengths.max())) < lengths[:, None]
-    token_ids = torch.full(attention_mask.shape, pad_token_id, dtype=torch.long)
-    turn = torch.full(attention_mask.shape, -1, dtype=torch.long)
-    sampler_logprobs = torch.zeros(attention_mask.shape, dtype=torch.float32)
-    # A mask is filled row by row, so all episodes' tokens in order find their places at once.
-    token_ids[attention_mask] = torch.tensor([token for episode in episodes for token in episode.token_ids])
-    turn[attention_mask] = torch.tensor([index for episode in episodes for index in episode.turn_index])
-    logprobs = [value for episode in episodes for step in episode.turns for value in step.action_logprobs]
-    sampler_logprobs[turn >= 0] = torch.tensor(logprobs, dtype=torch.float32)
-    return TokenBatch(token_ids.to(device), attention_mask.to(device), turn.to(device), sampler_logprobs.to(device))
+    mask = _filled([episode.num_tokens for episode in episodes])
+    turn = _in_places(mask, (index for episode in episodes for index in episode.turn_index), -1, torch.long)
+    rows = TokenBatch(
+        _in_places(mask, (token for episode in episodes for token in episode.token_ids), pad_token_id, torch.long),
+        mask,
+        turn,
+        _in_places(turn >= 0, (value for episode in episodes for step in episode.turns for value in step.action_logprobs), 0.0, torch.float32),
+    )
+    return TokenBatch(*(getattr(rows, field.name).to(device) for field in fields(rows)))
 
 
 TurnReward = Callable[[Episode], Sequence[float | None]]
@@ -136,22 +135,33 @@ def tabulate(episodes: Sequence[Episode], turn_reward: TurnReward = information_
     Raises:
         ValueError: if `turn_reward` returns another number of values than the episode has turns, or a non-finite one.
     """
-    width = max(episode.num_turns for episode in episodes)
-    shape = (len(episodes), width)
-    reward, gain = torch.zeros(shape), torch.full(shape, torch.nan)
-    state, num_tokens, mask = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.bool)
+    mask = _filled([episode.num_turns for episode in episodes])
+    turns = [turn for episode in episodes for turn in episode.turns]
     group_numbers: dict[int, int] = {}
     state_numbers: dict[str, int] = {}
-    group = torch.tensor([_number(group_numbers, episode.group) for episode in episodes])
-    for row, episode in enumerate(episodes):
-        n = episode.num_turns
-        mask[row, :n] = True
-        reward[row, :n] = torch.tensor([turn.reward for turn in episode.turns])
-        gain[row, :n] = torch.tensor(_checked_turn_reward(turn_reward(episode), episode))
-        state[row, :n] = torch.tensor([_number(state_numbers, turn.state_key) for turn in episode.turns])
-        num_tokens[row, :n] = torch.tensor([len(turn.action_ids) for turn in episode.turns])
-    outcome = torch.tensor([episode.outcome for episode in episodes], dtype=torch.float32)
-    return TurnTable(group, outcome, reward, gain, ~gain.isnan(), state, num_tokens, mask)
+    gain = _in_places(mask, (value for episode in episodes for value in _checked_turn_reward(turn_reward(episode), episode)), torch.nan, torch.float32)
+    return TurnTable(
+        group=torch.tensor([_number(group_numbers, episode.group) for episode in episodes]),
+        outcome=torch.tensor([episode.outcome for episode in episodes], dtype=torch.float32),
+        reward=_in_places(mask, (turn.reward for turn in turns), 0.0, torch.float32),
+        information_gain=gain,
+        scored=~gain.isnan(),
+        state=_in_places(mask, (_number(state_numbers, turn.state_key) for turn in turns), 0, torch.long),
+        num_tokens=_in_places(mask, (len(turn.action_ids) for turn in turns), 0, torch.long),
+        mask=mask,
+    )
+
+
+def _filled(sizes: Sequence[int]) -> Bool[Tensor, "row column"]:
+    """Rows of which the first so many columns are true."""
+    return torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]
+
+
+def _in_places(mask: Bool[Tensor, "row column"], values: Iterable[float], empty: int | float, dtype: torch.dtype) -> Shaped[Tensor, "row column"]:
+    """The values, row by row, where the mask is true; `empty` elsewhere. By way of numpy, which reads a list several times as fast as torch."""
+    result = torch.full(mask.shape, empty, dtype=dtype)
+    result[mask] = torch.from_numpy(np.array(list(values))).to(dtype)
+    return result
 
 
 def _number(numbers: dict[_Key, int], key: _Key) -> int:

@@ -77,7 +77,7 @@ def measure(
     jobs = _jobs(policy, episodes, scaffold, aliases, only_mixed_groups, cut_rule, search_tag)
     tokens = collate(episodes, policy.pad_token_id, policy.device)
     scores = TokenScores(*(torch.zeros(tokens.token_ids.shape, device=policy.device) for _ in range(2)))
-    values = torch.full((len(episodes), max(episode.num_turns for episode in episodes) + 1), torch.nan, dtype=torch.float64)
+    values = np.full((len(episodes), max(episode.num_turns for episode in episodes) + 1), np.nan)
     probe_tokens = 0
     for rows in micro_batches([job.num_tokens for job in jobs], micro_batch_tokens):
         chosen = [jobs[row] for row in rows]
@@ -90,9 +90,9 @@ def measure(
         probe_tokens += result.probe_tokens
         for row, job, gold in zip(rows, chosen, result.gold_logprobs, strict=True):
             if job.places:
-                values[row, list(job.cuts.positions)] = torch.from_numpy(gold_values(gold, aliases, measure))
+                values[row, list(job.cuts.positions)] = gold_values(gold, aliases, measure)
     filled = tuple(_with_gains(job, row, keep_zeros=cut_rule == "observation") for job, row in zip(jobs, values.tolist(), strict=True))
-    return Measurement(filled, tokens, scores, values, sum(episode.num_tokens for episode in episodes), probe_tokens)
+    return Measurement(filled, tokens, scores, torch.from_numpy(values), sum(episode.num_tokens for episode in episodes), probe_tokens)
 
 
 def _rows_of(tokens: TokenBatch, rows: list[int], width: int) -> TokenBatch:
@@ -122,6 +122,7 @@ def _jobs(
 ) -> list[_Job]:
     probes: dict[tuple[str, tuple[str, ...]], Probe] = {}
     outcomes: dict[int, set[float]] = {}
+    max_tokens = policy.max_tokens
     for episode in episodes:
         policy.check_length(episode.num_tokens, f"an episode of question {episode.question_id!r}")
         outcomes.setdefault(episode.group, set()).add(episode.outcome)
@@ -134,7 +135,8 @@ def _jobs(
         if key not in probes:
             probes[key] = build_probe(policy.tokenizer, scaffold, episode.gold_answers, aliases, episode.question_id)
         cuts = observation_cuts(episode) if cut_rule == "observation" else released_cuts(episode, policy.tokenizer, search_tag)
-        fitting = {cut: place for cut, place in cuts.positions.items() if place + probes[key].reach <= policy.max_tokens}
+        room = max_tokens - probes[key].reach
+        fitting = {cut: place for cut, place in cuts.positions.items() if place <= room}
         jobs.append(_Job(episode, Cuts(fitting, cuts.gains), probes[key]))
     return jobs
 

@@ -60,7 +60,10 @@ class _LogSoftmaxScores(torch.autograd.Function):
         total = p.sum(dim=1, keepdim=True)
         log_total = total.log()
         logprobs = (chosen - log_total).squeeze(1)
-        h = torch.zeros_like(logprobs) if entropy == "skip" else (log_total - torch.einsum("tv,tv->t", p, x)[:, None] / total).squeeze(1)
+        h = torch.zeros_like(logprobs)
+        if entropy != "skip":
+            weighted = x * p if entropy == "gradient" else x.mul_(p)
+            h = (log_total - weighted.sum(dim=1, keepdim=True) / total).squeeze(1)
         if entropy != "gradient":
             ctx.mark_non_differentiable(h)
         if ctx.needs_input_grad[0]:
