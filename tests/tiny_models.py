@@ -29,7 +29,7 @@ def tiny_policy(kind: str = "llama", seed: int = 0, tied: bool = False, width: i
         "num_key_value_heads": 2,
         "max_position_embeddings": 512,
         "tie_word_embeddings": tied,
-        "initializer_range": 0.25,  # wide enough that the distributions are far from uniform and a wrong cache shows
+        "initializer_range": 0.25 * (32 / width) ** 0.5,  # wide enough that the distributions are far from uniform and a wrong cache shows
     }
     model = LlamaForCausalLM(LlamaConfig(**sizes)) if kind == "llama" else Qwen2ForCausalLM(Qwen2Config(**sizes))
     return Policy(model.eval(), word_tokenizer())

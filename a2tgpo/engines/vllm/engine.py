@@ -43,8 +43,9 @@ class VLLMEngine:
             EngineError: if a row is still in flight, or the engine does not end up with the policy's weights.
         """
         if self._flying:
-            raise EngineError(f"engine: got new weights while {len(self._flying)} rows are in flight, expected none; collect them first")
-        self._policy, self._salt = policy, f"weights {version}"
+            rows = len(self._flying)
+            raise EngineError(f"engine: got new weights while {rows} rows are in flight, expected none; collect them first, or start another engine")
+        self._policy, self._salt = policy, salt_of(version)
         with explained("taking new weights"):
             if self._asleep:
                 self._llm.wake_up(["weights"])
@@ -157,6 +158,11 @@ class VLLMEngine:
             if outputs:
                 return outputs
         raise EngineError("engine: asked for finished rows while none is in flight; submit some first")
+
+
+def salt_of(version: int) -> str:
+    """What the prefix cache of these weights is marked with."""
+    return f"weights {version}"
 
 
 def _sampling_params(stops: Stops, sampling: Sampling, seed: int) -> Any:

@@ -21,19 +21,25 @@ OLDEST = (0, 32)
 _BATCHED_TOKENS = 8192
 """Tokens of one forward pass at most, prompts and sampled ones together."""
 _ADVICE = (
-    ("head_dim", "vLLM on a CPU has no attention for heads of that size; the tiny model has heads of 32 with --model.options heads 2"),
-    ("KV cache", "raise vllm.kv_cache_gib or lower rollout.max_episode_tokens"),
+    ("memory for the cache", "raise vllm.kv_cache_gib"),
+    ("KV cache is needed", "raise vllm.kv_cache_gib or lower rollout.max_episode_tokens"),
     ("emory", "lower vllm.kv_cache_gib or vllm.max_num_seqs, or free memory"),
 )
 """What to do, by a word of vLLM's own message."""
 
 
 def start(policy: Policy, settings: VLLM, max_tokens: int) -> Any:
-    """A `vllm.LLM` of the policy's architecture, with weights yet to come."""
+    """A `vllm.LLM` of the policy's architecture, with weights yet to come.
+
+    Raises:
+        ConfigError: if vLLM is missing or too old, or cannot run this model with these settings.
+    """
     _prepare()
     from vllm import LLM
     from vllm.platforms import current_platform
 
+    if current_platform.is_cpu():
+        _check_heads(policy)
     with TemporaryDirectory() as folder, _hidden("llvmlite.binding.ffi"), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         described = policy.model.config.to_dict() | {"architectures": [type(policy.model).__name__]}
@@ -59,11 +65,22 @@ def start(policy: Policy, settings: VLLM, max_tokens: int) -> Any:
                 trust_remote_code=False,
             )
         except (ValueError, RuntimeError, NotImplementedError, MemoryError) as error:
-            heads = getattr(policy.model.config, "head_dim", None)
             advice = next((text for word, text in _ADVICE if word in str(error)), "use model.engine 'transformers' for this model")
             raise ConfigError(
-                f"model.engine: vLLM does not start with {type(policy.model).__name__} ({policy.model.dtype}, heads of {heads}): {_brief(error)}; {advice}"
+                f"model.engine: vLLM does not start with {type(policy.model).__name__} in {policy.model.dtype}: {_brief(error)}; {advice}"
             ) from error
+
+
+def _check_heads(policy: Policy) -> None:
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
+
+    settings, known = policy.model.config, CPUAttentionBackend.get_supported_head_sizes()
+    size = getattr(settings, "head_dim", None) or settings.hidden_size // settings.num_attention_heads
+    if size not in known:
+        raise ConfigError(
+            f"model.engine: got 'vllm' with attention heads of {size}, expected one of {known} on a CPU; "
+            "the tiny model has heads of 32 with --model.options heads 2"
+        )
 
 
 def _prepare() -> None:
