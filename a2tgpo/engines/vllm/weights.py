@@ -30,8 +30,8 @@ def hand_over(llm: Any, policy: Policy) -> None:
 def check(llm: Any, score: Score, policy: Policy, longest: int, version: int) -> None:
     """Does vLLM hold the policy's weights?
 
-    What it keeps under the same name and in the same shape must be equal bit for bit; a fixed sequence of at most `longest` tokens must score alike, which
-    catches what it keeps packed or fused.
+    What it keeps under the same name and in the same shape must be equal, rounded to its type; a fixed sequence of at most `longest` tokens must score alike,
+    which catches what it keeps packed or fused.
 
     Raises:
         EngineError: if not.
@@ -39,7 +39,7 @@ def check(llm: Any, score: Score, policy: Policy, longest: int, version: int) ->
     stale = llm.apply_model(_differing(policy.model.state_dict()))[0]
     if stale:
         raise EngineError(f"engine: after loading version {version}, vLLM's {stale[0]} differs from the policy's, expected equal weights")
-    kind, tolerance = SYNC_TOLERANCE[policy.model.dtype]
+    kind, tolerance = SYNC_TOLERANCE[policy.dtype]
     difference = score_difference(score, policy, min(longest, _FIXED_TOKENS))
     worst = float(difference.max() if kind == "largest" else difference.mean())
     if not worst <= tolerance:
@@ -76,6 +76,6 @@ def _differing(expected: dict[str, Tensor]) -> Callable[[Any], list[str]]:
 
     def compare(model: Any) -> list[str]:
         kept = {name: weight for name, weight in model.named_parameters() if name in expected and weight.shape == expected[name].shape}
-        return [name for name, weight in kept.items() if not torch.equal(weight, expected[name].to(weight.device))]
+        return [name for name, weight in kept.items() if not torch.equal(weight, expected[name].to(weight.device, weight.dtype))]
 
     return compare
