@@ -4,8 +4,9 @@ The token sequence of an episode only ever grows: the prompt is rendered once, a
 stays as it was sampled. A longer prompt therefore always starts with the shorter one, whatever the chat template would do to earlier turns.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 _ACTION, _OBSERVATION = "\u2402ACTION\u2403", "\u2402OBSERVATION\u2403"
@@ -22,8 +23,11 @@ class Chat:
     tokenizer: Any
     chat_template: bool = False
     tool_role: bool = False
+    _known_ids: Callable[[str, bool], tuple[int, ...]] = field(init=False, repr=False, compare=False)
+    """Tokens of a text, remembered: a group shares its prompt, and episodes meet the same passages and notes."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_known_ids", lru_cache(maxsize=4096)(self._tokenize))
         if self.chat_template and not getattr(self.tokenizer, "chat_template", None):
             raise ValueError("model.chat_template: got true, but the model's tokenizer has no chat template; set it to false or use an instruct model")
 
@@ -56,7 +60,10 @@ class Chat:
         return str(self.tokenizer.decode(ids, skip_special_tokens=False))
 
     def _encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
-        return list(self.tokenizer(text, add_special_tokens=add_special_tokens)["input_ids"])
+        return list(self._known_ids(text, add_special_tokens))
+
+    def _tokenize(self, text: str, add_special_tokens: bool) -> tuple[int, ...]:
+        return tuple(self.tokenizer(text, add_special_tokens=add_special_tokens)["input_ids"])
 
     def _tool_glue(self) -> tuple[str, str]:
         """What the template writes between an action and a tool message, and after it up to the next action."""

@@ -1,16 +1,50 @@
 """The transformers engine against plain forward passes without any cache."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from a2tgpo.engines.base import Sample, Sampling
+from a2tgpo.engines.forward import ModelForward, is_lean
+from a2tgpo.engines.kv_cache import PositionCache
+from a2tgpo.engines.lean import LeanForward
 from a2tgpo.engines.stops import Stops
 from a2tgpo.engines.transformers import TransformersEngine
 from a2tgpo.policy import Policy
 from tests.tiny_models import WORDS, tiny_policy, word_tokenizer
 
 STOP = ("</search>", "</answer>")
+
+
+class Unknown(LlamaForCausalLM):  # type: ignore[misc]
+    """A type that the engine knows nothing about."""
+
+
+KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "llama": (LlamaForCausalLM, LlamaConfig, {}),
+    "llama with biases": (LlamaForCausalLM, LlamaConfig, {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}),
+    "llama, no shared heads": (LlamaForCausalLM, LlamaConfig, {"num_key_value_heads": 4}),
+    "llama, stretched": (LlamaForCausalLM, LlamaConfig, {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}}),
+    "qwen2": (Qwen2ForCausalLM, Qwen2Config, {}),
+    "qwen3": (Qwen3ForCausalLM, Qwen3Config, {"head_dim": 16, "tie_word_embeddings": True}),
+    "unknown": (Unknown, LlamaConfig, {}),
+}
+
+
+def policy_of(kind: str) -> Policy:
+    """Random weights so large that distributions are far from uniform; no bias is zero, no norm's weight one."""
+    model, config, settings = KINDS[kind]
+    torch.manual_seed(0)
+    sizes = {"vocab_size": len(WORDS), "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "max_position_embeddings": 512}
+    made = model(config(**sizes | {"num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.25} | settings))
+    with torch.no_grad():
+        for name, weight in made.named_parameters():
+            if weight.dim() == 1:
+                weight.copy_(torch.randn_like(weight) / 4 + ("norm" in name))
+    return Policy(made.eval(), word_tokenizer())
 
 
 def plain_sample(policy: Policy, prompt: list[int], sampling: Sampling, seed: int) -> Sample:
@@ -31,10 +65,9 @@ def plain_sample(policy: Policy, prompt: list[int], sampling: Sampling, seed: in
     return Sample(tuple(ids[len(prompt) :]), tuple(logprobs), False)
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen2"])
-@pytest.mark.parametrize("temperature", [1.0, 0.0])
+@pytest.mark.parametrize(("kind", "temperature"), [*((kind, 1.0) for kind in KINDS), ("llama", 0.0), ("llama", 0.7), ("unknown", 0.0)])
 def test_many_turns_equal_plain_generation(kind: str, temperature: float) -> None:
-    policy = tiny_policy(kind)
+    policy = policy_of(kind)
     engine = TransformersEngine(policy)
     rng = np.random.default_rng(0)
     prompts = [rng.integers(3, len(WORDS), size=rng.integers(1, 12)).tolist() for _ in range(9)]
@@ -56,18 +89,121 @@ def test_many_turns_equal_plain_generation(kind: str, temperature: float) -> Non
     assert stopped > 0
 
 
-def test_cache_is_really_kept() -> None:
+@pytest.mark.parametrize("kind", ["llama", "unknown"])
+def test_rows_that_end_early_are_computed_no_further(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, rng = policy_of(kind), np.random.default_rng(0)
+    engine, sampling = TransformersEngine(policy), Sampling(20, STOP)
+    swaps: list[int] = []
+    swap = PositionCache.swap
+
+    def counted(self: PositionCache, rows: list[int], others: list[int]) -> None:
+        swaps.append(len(rows))
+        swap(self, rows, others)
+
+    monkeypatch.setattr(PositionCache, "swap", counted)
+    prompts = [rng.integers(3, len(WORDS), size=rng.integers(1, 9)).tolist() for _ in range(24)]
+    for turn in range(3):
+        seeds = [100 * turn + row for row in range(len(prompts))]
+        samples = engine.generate(prompts, sampling, seeds)
+        for prompt, seed, sample in zip(prompts, seeds, samples, strict=True):
+            expected = plain_sample(policy, prompt, sampling, seed)
+            assert (sample.token_ids, sample.complete) == (expected.token_ids, expected.complete)
+            assert sample.logprobs == pytest.approx(expected.logprobs, abs=1e-5)
+        prompts = [[*prompt, *sample.token_ids, turn + 5] for prompt, sample in zip(prompts, samples, strict=True)]
+    assert sum(swaps) > 3  # or it was not tested
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "unknown"])
+def test_lean_forward_equals_the_models_own(kind: str) -> None:
+    model = policy_of(kind).model
+    assert is_lean(model)
+    results: list[list[torch.Tensor]] = []
+    for kind_of_forward in (LeanForward, ModelForward):
+        torch.manual_seed(0)
+        cache = PositionCache(2, rows=5, capacity=40)
+        forward = kind_of_forward(model, cache)
+        with torch.inference_mode():
+            starts = torch.zeros(5, dtype=torch.long)
+            hidden = []
+            for width in (12, 3):  # many tokens, few tokens, then one at a time
+                lengths = torch.tensor([width, 1, width - 1, 2, width])
+                real = torch.arange(width) < lengths[:, None]
+                ids = torch.randint(len(WORDS), (5, width)) * real
+                hidden.append(forward.read(ids, starts[:, None] + torch.arange(width), int((starts + lengths).max()))[real])
+                starts = starts + lengths
+            step = forward.steps(starts - 1, int(starts.max()), 6)
+            hidden += [step(torch.randint(len(WORDS), (5,))) for _ in range(4)]
+            cache.swap([0], [4])
+            step = forward.steps(starts[[4, 1, 2, 3]] + 3, int(starts.max()) + 4, 2)
+            hidden += [step(torch.randint(len(WORDS), (4,))) for _ in range(2)]
+        results.append(hidden)
+    for lean, own in zip(*results, strict=True):
+        assert torch.allclose(lean, own, atol=1e-5)
+        assert float(own.abs().max()) > 0.5
+
+
+def test_lean_forward_in_half_precision_is_as_good_as_the_models_own() -> None:
+    model = policy_of("qwen3").model
+    ids = torch.randint(len(WORDS), (16, 30), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        exact = model.get_decoder()(input_ids=ids).last_hidden_state
+        model.bfloat16()
+        errors = []
+        for kind_of_forward in (LeanForward, ModelForward):
+            forward = kind_of_forward(model, PositionCache(2, rows=16, capacity=30))
+            hidden = [forward.read(ids[:, :20], torch.arange(20).expand(16, -1), 20)]
+            step = forward.steps(torch.full((16,), 19), 20, 10)
+            hidden += [step(token_ids)[:, None] for token_ids in ids[:, 20:].T]
+            errors.append(float((torch.cat(hidden, dim=1).float() - exact).square().mean().sqrt()))
+    assert 0 < errors[0] < 1.2 * errors[1]
+
+
+def test_lean_forward_is_for_models_that_it_was_made_for() -> None:
+    assert not is_lean(policy_of("unknown").model)
+    stretching = {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}
+    small = {"vocab_size": 9, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
+    assert is_lean(LlamaForCausalLM(LlamaConfig(**small)))
+    assert not is_lean(LlamaForCausalLM(LlamaConfig(**small, **stretching)))
+    assert not is_lean(LlamaForCausalLM(LlamaConfig(**small, hidden_act="gelu")))
+    assert not is_lean(Qwen2ForCausalLM(Qwen2Config(**small, use_sliding_window=True, sliding_window=4, max_window_layers=0)))
+    adapted = LlamaForCausalLM(LlamaConfig(**small))
+
+    class Adapter(torch.nn.Linear):
+        pass
+
+    adapted.model.layers[1].mlp.up_proj = Adapter(8, 8)
+    assert not is_lean(adapted)
+
+
+def test_cache_is_really_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = tiny_policy()
     engine = TransformersEngine(policy)
     sampling = Sampling(3, STOP)
     prompt = list(range(3, 30))
     first = engine.generate([prompt], sampling, [0])[0]
     fed: list[int] = []
-    decoder = policy.model.get_decoder()
-    handle = decoder.register_forward_pre_hook(lambda _module, _args, kwargs: fed.append(kwargs["input_ids"].shape[1]), with_kwargs=True)
+    read = LeanForward.read
+
+    def counted(self: LeanForward, token_ids: torch.Tensor, positions: torch.Tensor, columns: int) -> torch.Tensor:
+        fed.append(token_ids.shape[1])
+        return read(self, token_ids, positions, columns)
+
+    monkeypatch.setattr(LeanForward, "read", counted)
     engine.generate([[*prompt, *first.token_ids, 5, 6]], sampling, [1])
-    handle.remove()
-    assert fed[0] == 3  # the last sampled token, which never was an input, and the two new ones
+    assert fed == [3]  # the last sampled token, which never was an input, and the two new ones
+
+
+def test_a_call_that_broke_off_leaves_nothing_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = tiny_policy()
+    engine, sampling = TransformersEngine(policy), Sampling(4, STOP)
+    prompts = [list(range(4, 9)), list(range(3, 20))]
+    second = engine.generate(prompts, sampling, [0, 0])[1]
+    longer = [*prompts[1], *second.token_ids, 5, 6, 7]
+    with monkeypatch.context() as broken:
+        broken.setattr(LeanForward, "steps", None)
+        with pytest.raises(TypeError):
+            engine.generate([longer], sampling, [1])
+    assert engine.generate([longer], sampling, [1])[0].logprobs == pytest.approx(plain_sample(policy, longer, sampling, 1).logprobs, abs=1e-5)
 
 
 def test_new_weights_make_the_cache_stale() -> None:

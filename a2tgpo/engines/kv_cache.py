@@ -1,7 +1,7 @@
 """A key–value cache in which the column of a token is its position in its row.
 
-Rows of different lengths then need no padding inside the cache, new tokens of any row are written in place, and the causal rule is one comparison: a query at
-position p sees the columns 0 … p. Rows can be dropped or reordered between calls.
+Rows of different lengths then need no padding between calls, new tokens of any row are written in place, and the causal rule is one comparison: a query at
+position p sees the columns 0 … p. Behind a row's last token lie leftovers of padding; nobody sees them, since a token is written before its column is seen.
 """
 
 from typing import Any
@@ -11,74 +11,103 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
+_VECTOR = 16
+"""Attention on a CPU is several times quicker over columns in whole vectors."""
+
+
+def whole_vectors(columns: int) -> int:
+    """So many columns or a few more; every cache has as many."""
+    return -(-columns // _VECTOR) * _VECTOR
+
 
 class _PositionLayer(DynamicLayer):  # type: ignore[misc]
-    """Keys and values of one layer, stored as [row, column, head, width]."""
+    """Keys and values of one layer, stored as [row, head, column, size]."""
 
-    def __init__(self) -> None:
+    def __init__(self, cache: "PositionCache") -> None:
         super().__init__()
-        self.rows: Tensor | None = None
-        self.positions = torch.zeros((0, 0), dtype=torch.long)
-        self.columns = 0
-        self.capacity = 0
+        self._cache = cache
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        rows, heads, _queries, width = key_states.shape  # a cache begins with all of its rows, so `rows` is their number
+        """Store the next tokens [row, head, query, size] of the first rows; returns all that these rows have, [row, head, column, size]."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-            self.keys = key_states.new_zeros((rows, self.capacity + 1, heads, width))
-            self.values = value_states.new_zeros((rows, self.capacity + 1, heads, value_states.shape[-1]))
-        index = torch.arange(len(self.keys), device=key_states.device) if self.rows is None else self.rows
-        self.keys[index[:, None], self.positions] = key_states.transpose(1, 2)
-        self.values[index[:, None], self.positions] = value_states.transpose(1, 2)
-        keys, values = self.keys[:, : self.columns], self.values[:, : self.columns]
-        if self.rows is not None:
-            keys, values = keys[self.rows], values[self.rows]
-        return keys.transpose(1, 2), values.transpose(1, 2)
+            self.keys, self.values = self._moved(key_states, slice(None), 0), self._moved(value_states, slice(None), 0)
+        index = self._cache.index(heads=key_states.shape[1])
+        for states, new in ((self.keys, key_states), (self.values, value_states)):
+            states.view(-1, states.shape[3]).index_copy_(0, index, new.reshape(-1, states.shape[3]))
+        rows, columns = len(key_states), self._cache.columns
+        return self.keys[:rows, :, :columns], self.values[:rows, :, :columns]
 
     def get_seq_length(self) -> int:
-        return self.columns
+        return self._cache.columns
 
-    def select(self, rows: Int[Tensor, " row"], capacity: int) -> None:
-        """Keep these rows, in this order, with room for `capacity` columns."""
-        if not self.is_initialized:
-            return
-        for name in ("keys", "values"):
-            old = getattr(self, name)
-            kept = old[rows]
-            if capacity > self.capacity:
-                grown = kept.new_zeros((len(rows), capacity + 1, *kept.shape[2:]))
-                grown[:, : self.capacity] = kept[:, : self.capacity]
-                kept = grown
-            setattr(self, name, kept)
+    def select(self, rows: Int[Tensor, " row"] | slice, columns: int) -> None:
+        """Move the first columns of these rows to storage of the cache's present size."""
+        if self.is_initialized:
+            self.keys, self.values = self._moved(self.keys, rows, columns), self._moved(self.values, rows, columns)
+
+    def _moved(self, states: Tensor, rows: Int[Tensor, " row"] | slice, columns: int) -> Tensor:
+        result = states.new_empty((self._cache.rows, states.shape[1], self._cache.width, states.shape[3]))
+        result[:, :, :columns] = states[rows, :, :columns]
+        result[:, :, columns:] = 0
+        return result
+
+    def swap(self, rows: Int[Tensor, " row"], others: Int[Tensor, " row"]) -> None:
+        for states in (self.keys, self.values):
+            used = states[:, :, : self._cache.columns]
+            used[torch.cat((rows, others))] = used[torch.cat((others, rows))]
 
 
 class PositionCache:
-    """The cache of a batch of rows. `model_cache` is what the model is called with."""
+    """The cache of a batch of rows, with room for `capacity` columns. `model_cache` is what a model of transformers is called with."""
 
-    def __init__(self, num_layers: int) -> None:
-        self.layers = [_PositionLayer() for _ in range(num_layers)]
+    def __init__(self, num_layers: int, rows: int, capacity: int) -> None:
+        self.rows, self.capacity = rows, capacity
+        self.columns = 0
+        """How many columns the next tokens see at most."""
+        self._index: dict[int, Tensor] = {}
+        self._positions = torch.zeros((0, 0), dtype=torch.long)
+        self.layers = [_PositionLayer(self) for _ in range(num_layers)]
         self.model_cache = Cache(layers=self.layers)
-        self.capacity = 0
 
-    def reserve(self, rows: Int[Tensor, " row"] | None, capacity: int) -> None:
-        """Keep the given rows (None: the cache is empty) and make room for `capacity` columns; the spare column behind them takes padding."""
-        capacity = max(capacity, self.capacity)
+    @property
+    def width(self) -> int:
+        """Columns in storage. At least one has no token of its own and takes padding."""
+        return whole_vectors(self.capacity + 1)
+
+    def select(self, rows: list[int], capacity: int) -> None:
+        """Keep these rows, in this order, with room for `capacity` columns."""
+        kept = slice(None) if rows == list(range(self.rows)) else torch.tensor(rows, device=self._positions.device)
+        self.rows, self.capacity = len(rows), capacity
         for layer in self.layers:
-            if rows is not None:
-                layer.select(rows, capacity)
-            layer.capacity = capacity
-        self.capacity = capacity
+            layer.select(kept, min(self.columns, capacity))
 
-    def place(
-        self, rows: Int[Tensor, " row"] | None, positions: Int[Tensor, "row query"], real: Bool[Tensor, "row query"]
-    ) -> Bool[Tensor, "row 1 query column"]:
-        """Announce where the next tokens go (rows None: all of them); returns which columns each token sees.
+    def swap(self, rows: list[int], others: list[int]) -> None:
+        """Let each of these rows change places with another."""
+        there, back = (torch.tensor(indices, device=self._positions.device) for indices in (rows, others))
+        for layer in self.layers:
+            layer.swap(there, back)
 
-        Padding is written to the spare column, which nobody sees.
+    def place(self, positions: Int[Tensor, "row query"], columns: int) -> Bool[Tensor, "row 1 query column"]:
+        """Announce where the next tokens of the first rows go; returns which columns each of them sees.
+
+        Args:
+            positions: in each row rising by one. Padding comes last; where the capacity ends, it stays at `capacity`.
+            columns: the largest position that is no padding, and one.
         """
-        columns = int(positions[real].max()) + 1
-        written = torch.where(real, positions, self.capacity)
-        for layer in self.layers:
-            layer.rows, layer.positions, layer.columns = rows, written, columns
-        return (torch.arange(columns, device=positions.device) <= positions[:, :, None])[:, None]
+        self._positions, self.columns, self._index = positions, whole_vectors(columns), {}
+        return torch.arange(self.columns, device=positions.device) <= positions[:, None, :, None]
+
+    def place_at(self, index: Int[Tensor, " token"], heads: int, columns: int) -> None:
+        """The same with an index that `index_of` has worked out before."""
+        self.columns, self._index = columns, {heads: index}
+
+    def index(self, heads: int) -> Int[Tensor, " token"]:
+        if heads not in self._index:
+            self._index[heads] = self.index_of(self._positions, heads)
+        return self._index[heads]
+
+    def index_of(self, positions: Int[Tensor, "row query"], heads: int) -> Int[Tensor, " token"]:
+        """Where tokens lie in storage [row head column, size], in the order row, head, query."""
+        first = torch.arange(len(positions) * heads, device=positions.device).view(-1, heads, 1) * self.width
+        return (first + positions[:, None]).flatten()

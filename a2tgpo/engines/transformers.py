@@ -3,7 +3,6 @@
 A prompt that continues a row of the previous call reuses that row's cache and only its new tokens are fed; nobody has to say which row it continues.
 """
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,110 +12,131 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from a2tgpo.engines.base import Sample, Sampling
+from a2tgpo.engines.forward import Forward, forward_of
 from a2tgpo.engines.kv_cache import PositionCache
 from a2tgpo.engines.stops import Stops
 from a2tgpo.policy import Policy
 
 
-@dataclass
+@dataclass(slots=True)
 class _Row:
-    """A row in the cache: its tokens, of which the first `cached` have keys and values."""
+    """A prompt and what was sampled after it. Between calls, all of its tokens but the last have keys and values."""
 
-    token_ids: list[int]
+    index: int
+    """Of the prompt in its call."""
+    prompt: list[int]
     cached: int = 0
+    """Leading tokens of the prompt that had keys and values before the call."""
+    token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     complete: bool = False
 
+    @property
+    def length(self) -> int:
+        return len(self.prompt) + len(self.token_ids)
+
     def is_continued_by(self, prompt: Sequence[int]) -> bool:
-        return list(prompt[: self.cached]) == self.token_ids[: self.cached]
+        return [*self.prompt, *self.token_ids][:-1] == list(prompt[: self.length - 1])
 
 
 class TransformersEngine:
     """Engine on the policy's model."""
 
     def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        names = inspect.signature(policy.model.get_decoder().forward).parameters
-        self._cache_argument = "cache" if "cache" in names else "past_key_values"  # renamed in transformers 5.2x
-        self._rows: list[_Row] = []
-        self._cache = PositionCache(policy.model.config.num_hidden_layers)
         self._stops: dict[tuple[str, ...], Stops] = {}
+        self.load_weights(policy, 0)
 
     def load_weights(self, policy: Policy, version: int) -> None:
         """The policy's model is used in place, so new weights only make the cache stale."""
         self._policy = policy
-        self._forget()
+        self._begin(0, 0)
+
+    def sleep(self) -> None:
+        """The cache goes; the weights are the policy's."""
+        self._begin(0, 0)
 
     def close(self) -> None:
-        self._forget()
+        self._begin(0, 0)
 
-    def _forget(self) -> None:
-        self._rows = []
-        self._cache = PositionCache(self._policy.model.config.num_hidden_layers)
+    def _begin(self, rows: int, capacity: int) -> None:
+        self._rows: list[_Row] = []  # in the order of the cache
+        self._cache = PositionCache(self._policy.model.config.num_hidden_layers, rows, capacity)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Sample]:
         """One sample per prompt; see `Engine.generate`."""
-        self._policy.model.eval()
-        stops = self._stops.setdefault(sampling.stop, Stops(self._policy.tokenizer, sampling.stop))
-        capacity = max(len(prompt) for prompt in prompts) + sampling.max_tokens
-        self._adopt(prompts, capacity)
-        uniforms = _uniforms(seeds, sampling.max_tokens)
-        active = list(range(len(prompts)))
-        logits = self._feed(active)
-        for step in range(sampling.max_tokens):
-            tokens, logprobs = _draw(logits, sampling.temperature, uniforms[active, step])
-            for index, token, logprob in zip(active, tokens.tolist(), logprobs.tolist(), strict=True):
-                row = self._rows[index]
-                row.token_ids.append(token)
-                row.logprobs.append(logprob)
-                row.complete = stops.completed(row.token_ids[len(prompts[index]) :])
-            active = [index for index in active if not self._rows[index].complete]
-            if not active or step + 1 == sampling.max_tokens:
-                break
-            logits = self._feed(active)
-        return [
-            Sample(tuple(row.token_ids[len(prompt) :]), tuple(row.logprobs), row.complete) for row, prompt in zip(self._rows, prompts, strict=True)
-        ]
-
-    def _adopt(self, prompts: Sequence[Sequence[int]], capacity: int) -> None:
-        """Line the cache up with the prompts: rows that are continued keep their keys and values."""
-        kept, rows, cursor = [], [], 0
-        for prompt in prompts:
-            match = next((index for index in range(cursor, len(self._rows)) if self._rows[index].is_continued_by(prompt)), None)
-            if match is None:  # nothing to continue: start the whole batch afresh, since rows arrive in the order of the previous call
-                self._forget()
-                self._rows = [_Row(list(prompt)) for prompt in prompts]
-                self._cache.reserve(None, capacity)
-                return
-            cached = min(self._rows[match].cached, len(prompt) - 1)  # at least one token must be fed to get logits
-            kept.append(match)
-            rows.append(_Row(list(prompt), cached))
-            cursor = match + 1
+        if self._policy.model.training:
+            self._policy.model.eval()
+        if sampling.stop not in self._stops:
+            self._stops[sampling.stop] = Stops(self._policy.tokenizer, sampling.stop)
+        rows = self._adopt(prompts, capacity=max(len(prompt) for prompt in prompts) + sampling.max_tokens)
+        self._sample(rows, sampling, self._stops[sampling.stop], _uniforms(seeds, sampling.max_tokens))
         self._rows = rows
-        self._cache.reserve(torch.tensor(kept, device=self._policy.device), capacity)
+        return [Sample(tuple(row.token_ids), tuple(row.logprobs), row.complete) for row in sorted(rows, key=lambda row: row.index)]
 
-    def _feed(self, active: list[int]) -> Float[Tensor, "row vocabulary"]:
-        """Run the tokens that have no keys and values yet; logits after the last token of each active row."""
-        few = len(active) <= len(self._rows) // 2  # below that, gathering the active rows' cache costs less than computing the finished rows
-        fed = active if few else range(len(self._rows))
-        rows = [self._rows[index] for index in fed]
-        new = [[] if row.complete else row.token_ids[row.cached :] for row in rows]
-        width, device = max(len(ids) for ids in new), self._policy.device
+    def _adopt(self, prompts: Sequence[Sequence[int]], capacity: int) -> list[_Row]:
+        """Rows of the prompts, and the cache in their order: rows that are continued keep their keys and values."""
+        before = sorted(enumerate(self._rows), key=lambda item: item[1].index)
+        self._rows = []  # a call that is broken off leaves nothing to continue
+        kept, rows, cursor = [], [], 0
+        for index, prompt in enumerate(prompts):
+            match = next((number for number in range(cursor, len(before)) if before[number][1].is_continued_by(prompt)), None)
+            if match is None:  # nothing to continue: start the whole batch afresh, since rows arrive in the order of the previous call
+                self._begin(len(prompts), capacity)
+                return [_Row(number, list(each)) for number, each in enumerate(prompts)]
+            place, row = before[match]
+            kept.append(place)
+            rows.append(_Row(index, list(prompt), cached=min(row.length, len(prompt)) - 1))  # at least one token must be fed to get logits
+            cursor = match + 1
+        self._cache.select(kept, capacity)
+        return rows
+
+    def _sample(self, rows: list[_Row], sampling: Sampling, stops: Stops, uniforms: Float[np.ndarray, "row step"]) -> None:
+        """Append to all rows. The rows that are still computed come first in `rows` and in the cache."""
+        forward, head = forward_of(self._policy.model, self._cache), self._policy.model.get_output_embeddings()
+        uniform = torch.from_numpy(uniforms).to(self._policy.device)
+        hidden, last = self._read(forward, rows)
+        columns = max(len(row.prompt) for row in rows)
+        step = forward.steps(last, columns, sampling.max_tokens - 1)
+        for number in range(sampling.max_tokens):
+            tokens, logprobs = _draw(head(hidden).float(), sampling.temperature, uniform[:, number])
+            for row, token, logprob in zip(rows, tokens.tolist(), logprobs.tolist(), strict=False):
+                if not row.complete:
+                    row.token_ids.append(token)
+                    row.logprobs.append(logprob)
+                    row.complete = stops.completed(row.token_ids)
+            active = [index for index, row in enumerate(rows) if not row.complete]
+            if not active or number + 1 == sampling.max_tokens:
+                break
+            if len(active) <= len(tokens) // 2:  # completed rows are computed along until dropping them is worth it
+                order = torch.tensor(self._bring_forward(rows, active), device=tokens.device)
+                tokens, last, uniform = tokens[order], last[order], uniform[order]
+                step = forward.steps(last + number, columns + number, sampling.max_tokens - 1 - number)
+            hidden = step(tokens)
+
+    def _read(self, forward: Forward, rows: Sequence[_Row]) -> tuple[Float[Tensor, "row width"], Int[Tensor, " row"]]:
+        """Feed what is new of the prompts; last hidden state, and position, of each prompt's last token."""
+        device = self._policy.device
+        new = [row.prompt[row.cached :] for row in rows]
+        width = max(len(ids) for ids in new)
         token_ids = torch.tensor([ids + [0] * (width - len(ids)) for ids in new], device=device)
-        lengths = torch.tensor([len(ids) for ids in new], device=device)
-        offsets = torch.arange(width, device=device)
-        positions = torch.tensor([row.cached for row in rows], device=device)[:, None] + offsets
-        mask = self._cache.place(torch.tensor(active, device=device) if few else None, positions, offsets < lengths[:, None])
-        output = self._policy.model.get_decoder()(
-            input_ids=token_ids, attention_mask=mask, position_ids=positions, use_cache=True, **{self._cache_argument: self._cache.model_cache}
-        )
-        for row, ids in zip(rows, new, strict=True):
-            row.cached += len(ids)
-        last = (lengths > 0).nonzero().squeeze(1)
-        hidden = output.last_hidden_state[last, lengths[last] - 1]
-        logits: Tensor = self._policy.model.get_output_embeddings()(hidden).float()
-        return logits
+        starts = torch.tensor([row.cached for row in rows], device=device)
+        end = torch.tensor([len(ids) - 1 for ids in new], device=device)
+        positions = (starts[:, None] + torch.arange(width, device=device)).clamp(max=self._cache.capacity)
+        hidden = forward.read(token_ids, positions, max(len(row.prompt) for row in rows))
+        return hidden[torch.arange(len(rows), device=device), end], starts + end
+
+    def _bring_forward(self, rows: list[_Row], active: Sequence[int]) -> list[int]:
+        """Let active rows change places with completed ones before them; returns which row stands where now, for as many as there are active ones."""
+        order = list(range(len(active)))
+        gaps = [index for index in order if rows[index].complete]
+        behind = [index for index in active if index >= len(active)]
+        for gap, index in zip(gaps, behind, strict=True):
+            rows[gap], rows[index] = rows[index], rows[gap]
+            order[gap] = index
+        if gaps:
+            self._cache.swap(gaps, behind)
+        return order
 
 
 def _uniforms(seeds: Sequence[int], count: int) -> Float[np.ndarray, "row step"]:
@@ -124,15 +144,12 @@ def _uniforms(seeds: Sequence[int], count: int) -> Float[np.ndarray, "row step"]
     return np.stack([np.random.Generator(np.random.Philox(seed)).random(count) for seed in seeds])
 
 
-def _draw(
-    logits: Float[Tensor, "row vocabulary"], temperature: float, uniform: Float[np.ndarray, " row"]
-) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
+def _draw(logits: Float[Tensor, "row vocabulary"], temperature: float, uniform: Float[Tensor, " row"]) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
     """Draw by inverting the cumulative distribution at `uniform`: the token depends on the row's own numbers only."""
-    logprobs = torch.log_softmax(logits / (temperature or 1.0), dim=-1)
+    logprobs = torch.log_softmax(logits if temperature in (0, 1) else logits / temperature, dim=-1)
     if temperature == 0:
-        tokens = logprobs.argmax(dim=-1)
+        tokens = logprobs.argmax(dim=-1, keepdim=True)
     else:
-        cumulative = logprobs.double().exp().cumsum(dim=-1)
-        target = torch.from_numpy(uniform).to(logits.device)[:, None] * cumulative[:, -1:]
-        tokens = torch.searchsorted(cumulative, target, right=True).squeeze(1).clamp(max=logits.shape[-1] - 1)
-    return tokens, logprobs.gather(1, tokens[:, None]).squeeze(1)
+        cumulative = logprobs.exp().cumsum(dim=-1, dtype=torch.double)
+        tokens = torch.searchsorted(cumulative, uniform[:, None] * cumulative[:, -1:], right=True).clamp_(max=logits.shape[-1] - 1)
+    return tokens[:, 0], logprobs.gather(1, tokens)[:, 0]
