@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
+from a2tgpo.batch import TokenBatch
 from a2tgpo.engines.base import Sample, Sampling
 from a2tgpo.engines.forward import ModelForward, is_lean
 from a2tgpo.engines.kv_cache import PositionCache
@@ -158,6 +159,27 @@ def test_lean_forward_in_half_precision_is_as_good_as_the_models_own() -> None:
     assert 0 < errors[0] < 1.2 * errors[1]
 
 
+@pytest.mark.parametrize("kind", ["qwen3", "unknown"])
+def test_mixed_precision_samples_as_the_policy_scores(kind: str) -> None:
+    exact = policy_of(kind)
+    policy = Policy(exact.model, exact.tokenizer, passes_in=torch.bfloat16)
+    engine, sampling = TransformersEngine(policy), Sampling(6, STOP)
+    prompts = [[3 + row, 5, 9, 12 + row] for row in range(16)]
+    differences = []
+    for turn in range(2):
+        samples = engine.generate(prompts, sampling, [100 * turn + row for row in range(16)])
+        for prompt, sample in zip(prompts, samples, strict=True):
+            row = torch.tensor([[*prompt, *sample.token_ids]])
+            turns = torch.full_like(row, -1)
+            turns[0, len(prompt) :] = 0
+            batch = TokenBatch(row, torch.ones_like(row, dtype=torch.bool), turns, torch.zeros(row.shape))
+            with torch.no_grad():
+                expected = policy.token_logprobs(batch, entropy="skip").logprobs[0, len(prompt) :]
+            differences += (torch.tensor(sample.logprobs) - expected).abs().tolist()
+        prompts = [[*prompt, *sample.token_ids, 7] for prompt, sample in zip(prompts, samples, strict=True)]
+    assert 0 < float(np.mean(differences)) < 0.05  # rounding; other weights or a wrong cache are off by a nat
+
+
 def test_lean_forward_is_for_models_that_it_was_made_for() -> None:
     assert not is_lean(policy_of("unknown").model)
     stretching = {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}
@@ -195,7 +217,7 @@ def test_cache_is_really_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_call_that_broke_off_leaves_nothing_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = tiny_policy()
-    engine, sampling = TransformersEngine(policy), Sampling(4, STOP)
+    engine, sampling = TransformersEngine(policy), Sampling(1, STOP)
     prompts = [list(range(4, 9)), list(range(3, 20))]
     second = engine.generate(prompts, sampling, [0, 0])[1]
     longer = [*prompts[1], *second.token_ids, 5, 6, 7]

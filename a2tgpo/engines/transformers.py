@@ -70,7 +70,8 @@ class TransformersEngine:
         if sampling.stop not in self._stops:
             self._stops[sampling.stop] = Stops(self._policy.tokenizer, sampling.stop)
         rows = self._adopt(prompts, capacity=max(len(prompt) for prompt in prompts) + sampling.max_tokens)
-        self._sample(rows, sampling, self._stops[sampling.stop], _uniforms(seeds, sampling.max_tokens))
+        with self._policy.precision():
+            self._sample(rows, sampling, self._stops[sampling.stop], _uniforms(seeds, sampling.max_tokens))
         self._rows = rows
         return [Sample(tuple(row.token_ids), tuple(row.logprobs), row.complete) for row in sorted(rows, key=lambda row: row.index)]
 
