@@ -34,6 +34,11 @@ class TokenBatch:
         """True exactly on tokens that the policy sampled."""
         return self.turn >= 0
 
+    def take(self, rows: Sequence[int] | Int[Tensor, " row"]) -> "TokenBatch":
+        """Some rows, without the columns that are padding in all of them."""
+        width = int(self.attention_mask[rows].sum(dim=1).max())
+        return TokenBatch(*(getattr(self, field.name)[rows, :width] for field in fields(self)))
+
 
 @dataclass(frozen=True, slots=True)
 class TurnTable:

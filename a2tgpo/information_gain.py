@@ -11,7 +11,7 @@ search has one, also in a truncated episode. A search after an invalid turn is c
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -81,7 +81,7 @@ def measure(
     probe_tokens = 0
     for rows in micro_batches([job.num_tokens for job in jobs], micro_batch_tokens):
         chosen = [jobs[row] for row in rows]
-        batch = _rows_of(tokens, rows, max(job.episode.num_tokens for job in chosen))
+        batch = tokens.take(rows)
         with torch.no_grad():
             result = pass_with_probes(policy, batch, [job.places for job in chosen], [job.probe for job in chosen], entropy=entropy, attention=attention)
         _check_finite(result, chosen)
@@ -93,11 +93,6 @@ def measure(
                 values[row, list(job.cuts.positions)] = gold_values(gold, aliases, measure)
     filled = tuple(_with_gains(job, row, keep_zeros=cut_rule == "observation") for job, row in zip(jobs, values.tolist(), strict=True))
     return Measurement(filled, tokens, scores, torch.from_numpy(values), sum(episode.num_tokens for episode in episodes), probe_tokens)
-
-
-def _rows_of(tokens: TokenBatch, rows: list[int], width: int) -> TokenBatch:
-    """Some rows, cut to their own width."""
-    return TokenBatch(*(getattr(tokens, field.name)[rows, :width] for field in fields(tokens)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from safetensors import SafetensorError
@@ -21,10 +22,8 @@ _LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 """Config keys of models that do more to their logits than the output matrix."""
 
 
-_WORTH_A_PASS = 1024
-"""Token places from which on a micro-batch is large enough to run at full speed."""
-_SIMILAR = 0.875
-"""Rows of at least this share of the longest row's length are padded without a thought."""
+_PASS_SHARE = 16
+"""A pass costs about as much as this part of a full micro-batch beyond its tokens: measured for the tiny model on a CPU (200 to 300 of 4,096 tokens)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,19 +168,25 @@ class Policy:
 def micro_batches(lengths: Sequence[int], micro_batch_tokens: int) -> list[list[int]]:
     """Cut rows into micro-batches of similar length: indices of rows, longest first, so that rows × longest row stays within `micro_batch_tokens`.
 
-    A row that is longer than that goes alone. A micro-batch of some size already is not filled up with much shorter rows, whose padding would cost more than
-    another pass.
+    A row that is longer than that goes alone. Of all such cuts it is the one with the least padding, where a pass counts as much as a sixteenth of the budget.
     """
-    batches: list[list[int]] = []
-    longest = places = 0
-    for row in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-        wasteful = places >= _WORTH_A_PASS and lengths[row] < _SIMILAR * longest
-        if not batches or places + longest > micro_batch_tokens or wasteful:
-            batches.append([])
-            longest, places = lengths[row], 0
-        batches[-1].append(row)
-        places += longest
-    return batches
+    order = np.argsort(-np.array(lengths, dtype=np.int64), kind="stable")
+    longest = np.array(lengths, dtype=np.int64)[order]
+    cost = np.zeros(len(order) + 1, dtype=np.int64)  # of the first so many rows, cut in the best way
+    begin = np.zeros(len(order) + 1, dtype=np.int64)  # where the last micro-batch of that cut begins
+    first = 0
+    for end in range(1, len(order) + 1):
+        while first < end - 1 and (end - first) * longest[first] > micro_batch_tokens:
+            first += 1
+        places = np.arange(end - first, 0, -1) * longest[first:end]
+        costs = cost[first:end] + places + micro_batch_tokens // _PASS_SHARE
+        begin[end] = first + costs.argmin()
+        cost[end] = costs.min()
+    batches, end = [], len(order)
+    while end:
+        batches.append(order[begin[end] : end].tolist())
+        end = int(begin[end])
+    return batches[::-1]
 
 
 def _check_device(device: torch.device) -> None:

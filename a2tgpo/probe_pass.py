@@ -133,16 +133,14 @@ def _visible(slots: _Slots, probes: Sequence[Probe], width: int) -> Tensor:
 
 def _gold_places(cuts: Sequence[Sequence[int]], probes: Sequence[Probe], added: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """(row, column that predicts it, token id) of every scored gold token; per row, per cut, per scored token."""
-    rows, columns, targets = [], [], []
-    for index, (row, probe) in enumerate(zip(cuts, probes, strict=True)):
-        shape = (len(row), len(probe.source))
-        at = np.array(row, dtype=np.int64)[:, None]
+    columns, targets = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    for row, probe in zip(cuts, probes, strict=True):
         node = len(probe.token_ids) * np.arange(len(row))[:, None] + probe.source
-        columns.append(np.where(probe.source >= 0, node, added + at - 1).reshape(-1))
-        targets.append(np.broadcast_to(probe.target, shape).reshape(-1))
-        rows.append(np.full(shape[0] * shape[1], index, dtype=np.int64))
-    empty = [np.zeros(0, dtype=np.int64)]
-    return np.concatenate(rows or empty), np.concatenate(columns or empty), np.concatenate(targets or empty)
+        before = added - 1 + np.array(row, dtype=np.int64)[:, None]
+        columns.append(np.where(probe.source >= 0, node, before).reshape(-1))
+        targets.append(np.tile(probe.target, len(row)))
+    rows = np.repeat(np.arange(len(cuts)), [len(row) * len(probe.source) for row, probe in zip(cuts, probes, strict=True)])
+    return rows, np.concatenate(columns), np.concatenate(targets)
 
 
 def _means(logprobs: NDArray[np.float64], cuts: Sequence[Sequence[int]], probes: Sequence[Probe]) -> tuple[NDArray[np.float64], ...]:

@@ -46,15 +46,15 @@ class Sample:
 
 @dataclass
 class _Sums:
-    """Diagnostics, as sums over trained tokens."""
+    """Diagnostics, as sums over trained tokens; read at the end of the step only, so that no micro-batch waits for them."""
 
-    tokens: int = 0
-    clipped: float = 0.0
-    ratio: float = 0.0
-    log_ratio_square: float = 0.0
-    loss: float = 0.0
-    credited: int = 0
-    credited_logprob: float = 0.0
+    tokens: Tensor | int = 0
+    clipped: Tensor | int = 0
+    ratio: Tensor | int = 0
+    log_ratio_square: Tensor | int = 0
+    loss: Tensor | int = 0
+    credited: Tensor | int = 0
+    credited_logprob: Tensor | int = 0
     grad_norms: list[float] = field(default_factory=list)
 
     def __iadd__(self, other: "_Sums") -> "_Sums":
@@ -63,26 +63,25 @@ class _Sums:
         return self
 
     def add(self, loss: PolicyLoss, inputs: LossInputs) -> None:
-        trained = loss.trained
-        log_ratio = (inputs.logprobs.detach() - inputs.old_logprobs)[trained]
-        self.tokens += int(trained.sum())
-        self.clipped += float(loss.clipped[trained].sum())
-        self.ratio += float(loss.ratio[trained].sum())
-        self.log_ratio_square += float(log_ratio.square().sum())
-        self.loss += float(loss.loss.detach())
+        trained, logprobs = loss.trained, inputs.logprobs.detach()
         good = trained & (inputs.advantage > 0)
-        self.credited += int(good.sum())
-        self.credited_logprob += float(inputs.logprobs.detach()[good].sum())
+        self.tokens += trained.sum()
+        self.clipped += (loss.clipped & trained).sum()
+        self.ratio += loss.ratio.where(trained, 0.0).sum()
+        self.log_ratio_square += (logprobs - inputs.old_logprobs).where(trained, 0.0).square().sum()
+        self.loss += loss.loss.detach()
+        self.credited += good.sum()
+        self.credited_logprob += logprobs.where(good, 0.0).sum()
 
     def metrics(self) -> dict[str, float]:
-        count = max(self.tokens, 1)
+        count, credited, steps = max(int(self.tokens), 1), int(self.credited), max(len(self.grad_norms), 1)
         return {
-            "loss": self.loss / max(len(self.grad_norms), 1),
-            "clip_fraction": self.clipped / count,
-            "ratio": self.ratio / count,
-            "kl_to_old": self.log_ratio_square / (2 * count),
-            "credited_logprob": self.credited_logprob / self.credited if self.credited else math.nan,
-            "grad_norm": sum(self.grad_norms) / max(len(self.grad_norms), 1),
+            "loss": float(self.loss) / steps,
+            "clip_fraction": float(self.clipped) / count,
+            "ratio": float(self.ratio) / count,
+            "kl_to_old": float(self.log_ratio_square) / (2 * count),
+            "credited_logprob": float(self.credited_logprob) / credited if credited else math.nan,
+            "grad_norm": sum(self.grad_norms) / steps,
             "trained_tokens": float(self.tokens),
         }
 
@@ -181,8 +180,8 @@ class Updater:
             yield rows[chosen]
 
     def _backward(self, sample: Sample, rows: Int[Tensor, " row"], whole: Denominators, sums: _Sums, *, fresh: bool) -> None:
-        width = int(sample.tokens.attention_mask[rows].sum(dim=1).max())
-        tokens = TokenBatch(*(getattr(sample.tokens, name)[rows, :width] for name in ("token_ids", "attention_mask", "turn", "sampler_logprobs")))
+        tokens = sample.tokens.take(rows)
+        width = tokens.token_ids.shape[1]
         scores = self.policy.token_logprobs(tokens, entropy="gradient" if self.loss.entropy_coefficient else "skip")
         inputs = LossInputs(
             logprobs=scores.logprobs,

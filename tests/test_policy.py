@@ -1,9 +1,14 @@
+import math
+from collections.abc import Sequence
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
 
 from a2tgpo import token_scores
 from a2tgpo.batch import TokenBatch
@@ -167,14 +172,29 @@ def test_sliding_windows_are_refused() -> None:
 
 
 def test_micro_batches_hold_similar_rows_within_the_budget() -> None:
-    # sorted 9 7 4 4 2 1 1; budget 9: one of 9, one of 7, two of 4 (8), then 9 // 2 = 4 places for the rest
-    assert micro_batches([4, 9, 1, 4, 2, 7, 1], 9) == [[1], [5], [0, 3], [4, 2, 6]]
+    # sorted 9 7 4 4 2 1 1; budget 9: one of 9, one of 7, two of 4 (8); then without any padding, since a pass costs nothing (9 // 16)
+    assert micro_batches([4, 9, 1, 4, 2, 7, 1], 9) == [[1], [5], [0, 3], [4], [2, 6]]
     assert micro_batches([5, 6], 1) == [[1], [0]]
     assert micro_batches([], 10) == []
 
 
-def test_micro_batches_are_not_filled_up_with_much_shorter_rows() -> None:
-    # 11 × 100 places are enough for a pass of their own; rows of 88 still join them, those of 80 and 40 do not
-    lengths = [100] * 11 + [88] * 2 + [80] * 3 + [40]
-    assert micro_batches(lengths, 100_000) == [list(range(13)), [13, 14, 15, 16]]
-    assert micro_batches([100] * 5 + [10], 100_000) == [[0, 1, 2, 3, 4, 5]]
+def test_rows_are_padded_rather_than_given_a_pass_of_their_own_while_that_is_cheaper() -> None:
+    # budget 1600, so a pass counts 100: two rows of 60 beside five of 100 cost 80 of padding, two of 40 would cost 120
+    assert micro_batches([100] * 5 + [60] * 2, 1600) == [[0, 1, 2, 3, 4, 5, 6]]
+    assert micro_batches([100] * 5 + [40] * 2, 1600) == [[0, 1, 2, 3, 4], [5, 6]]
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=9), st.integers(1, 200))
+def test_no_other_cut_of_the_sorted_rows_costs_less(lengths: list[int], budget: int) -> None:
+    def cost(batches: Sequence[Sequence[int]]) -> float:
+        places = [len(rows) * max(lengths[row] for row in rows) for rows in batches]
+        too_large = any(size > budget and len(rows) > 1 for size, rows in zip(places, batches, strict=True))
+        return math.inf if too_large else sum(places) + len(batches) * (budget // 16)
+
+    found = micro_batches(lengths, budget)
+    order = [row for rows in found for row in rows]
+    assert sorted(order) == list(range(len(lengths)))
+    assert all(lengths[row] >= lengths[following] for row, following in pairwise(order))
+    ends = range(1, len(order))
+    cuts = [(0, *chosen, len(order)) for count in range(len(order)) for chosen in combinations(ends, count)]
+    assert cost(found) == min(cost([order[start:end] for start, end in pairwise(cut)]) for cut in cuts)
