@@ -133,6 +133,8 @@ class Update:
     epochs: int = 1
     micro_batch_tokens: int = 4096
     """Token budget (padding included) of one forward and backward pass; the result does not depend on it."""
+    gradient_checkpointing: bool = False
+    """Keep only the layers' inputs for the backward pass and compute the layers once more: a third more work, a fraction of the memory."""
     max_skipped_updates: int = 0
     """Optimiser steps with a non-finite loss or gradient that may be left out before the run stops."""
 

@@ -16,12 +16,13 @@ from torch import Tensor
 
 from a2tgpo import config
 from a2tgpo.algorithms import Denominators, LossInputs, LossSpec, PolicyLoss, compute_loss, denominators
+from a2tgpo.attention import attention_of
 from a2tgpo.batch import Credit, TokenBatch, spread
 from a2tgpo.numerical import NonFiniteError, NumericalError
 from a2tgpo.policy import Policy, micro_batches
 
-RATIO_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.1}
-"""Largest |log π_θ − log π_old| allowed before the first optimiser step of a batch, where both are the same policy; only rounding may differ."""
+RATIO_TOLERANCE = {torch.float32: ("largest", 1e-3), torch.bfloat16: ("mean", 0.1)}
+"""Size of log π_θ − log π_old (nats) allowed before the first optimiser step of a batch, where both are the same policy; only rounding may differ."""
 
 
 log = logging.getLogger(__name__)
@@ -100,6 +101,10 @@ class Updater:
         self.skipped = 0
         """Optimiser steps left out because of a non-finite loss or gradient."""
         parameters = [parameter for parameter in policy.model.parameters() if parameter.requires_grad]
+        if settings.gradient_checkpointing:
+            renamed = getattr(policy.model, "activation_checkpointing_enable", None)  # in transformers 5.2x
+            enable = renamed or policy.model.gradient_checkpointing_enable
+            enable({"use_reentrant": False})
         self.optimizer = torch.optim.AdamW(parameters, lr=settings.learning_rate, betas=settings.betas, weight_decay=settings.weight_decay)
 
     @property
@@ -129,6 +134,7 @@ class Updater:
             for number, rows in enumerate(self._mini_batches(sample, rng)):
                 sums += self._guarded_step(sample, rows, fresh=epoch == 0 and number == 0)
         self.policy.model.eval()
+        self.optimizer.zero_grad(set_to_none=True)  # their memory is the rollout's
         return sums.metrics() | {"learning_rate": self.learning_rate(step), "skipped_updates": float(self.skipped)}
 
     def _mini_batches(self, sample: Sample, rng: np.random.Generator) -> Iterator[Int[Tensor, " row"]]:
@@ -200,15 +206,17 @@ class Updater:
         loss = compute_loss(self.loss, inputs, whole)
         if not bool(loss.loss.isfinite()):
             raise NonFiniteError(f"update: loss is {float(loss.loss.detach())}, expected a finite number; look at the step's episodes")
-        loss.loss.backward()  # type: ignore[no-untyped-call]
+        with attention_of(self.policy.model):  # layers that are computed once more attend as they did before
+            loss.loss.backward()  # type: ignore[no-untyped-call]
         sums.add(loss, inputs)
 
     def _check_ratio(self, inputs: LossInputs) -> None:
         """Before the first optimiser step the policy is the one that the batch was scored with."""
-        difference = float((inputs.logprobs.detach() - inputs.old_logprobs)[inputs.mask].abs().max())
-        tolerance = RATIO_TOLERANCE[self.policy.model.dtype]
+        kind, tolerance = RATIO_TOLERANCE[self.policy.dtype]
+        differences = (inputs.logprobs.detach() - inputs.old_logprobs)[inputs.mask].abs()
+        difference = float(differences.max() if kind == "largest" else differences.mean())
         if not difference <= tolerance:
             raise NumericalError(
-                f"update: before the first optimiser step, log π_θ and log π_old differ by up to {difference:.3g}, expected at most {tolerance}; "
+                f"update: before the first optimiser step, log π_θ and log π_old differ by {difference:.3g} ({kind}), expected at most {tolerance}; "
                 "the batch was scored with other weights, in another mode (dropout?) or with other tokens"
             )

@@ -1,6 +1,7 @@
 """One optimiser step: micro-batches, mini-batches, checks, and that it does what the gradient says."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -51,18 +52,46 @@ def test_micro_batches_do_not_change_the_step(name: str) -> None:
     assert differing < 0.01
 
 
-def test_gradient_does_not_depend_on_micro_batches() -> None:
-    gradients = []
-    for budget in (10**6, 200, 1):
-        policy = tiny_policy()
-        updater = Updater(policy, replace(SETTINGS, micro_batch_tokens=budget, mini_batches=1, max_grad_norm=1e9), LossSpec(), 10, 0)
-        sample = sample_of(policy)
-        updater.optimizer.step = lambda: None  # type: ignore[method-assign,assignment,misc]  # keep the gradient, leave the weights
-        updater(sample, 0)
+def gradient_of(policy: Policy, **settings: Any) -> torch.Tensor:
+    """The gradient of a step that leaves the weights as they are."""
+    updater = Updater(policy, replace(SETTINGS, mini_batches=1, max_grad_norm=1e9, **settings), LossSpec(), 10, 0)
+    gradients: list[torch.Tensor] = []
+
+    def keep() -> None:
         gradients.append(torch.cat([weight.grad.flatten() for weight in policy.model.parameters() if weight.grad is not None]))
+
+    updater.optimizer.step = keep  # type: ignore[method-assign,assignment]
+    updater(sample_of(policy), 0)
+    assert all(weight.grad is None for weight in policy.model.parameters())  # given back for the rollout
+    return gradients[0]
+
+
+def test_gradient_does_not_depend_on_micro_batches() -> None:
+    gradients = [gradient_of(tiny_policy(), micro_batch_tokens=budget) for budget in (10**6, 200, 1)]
     assert gradients[0].abs().max() > 1e-3
     for other in gradients[1:]:
         torch.testing.assert_close(other, gradients[0], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+def test_layers_that_are_computed_again_give_the_same_gradient(kind: str) -> None:
+    kept = gradient_of(tiny_policy(kind))
+    policy, passes = tiny_policy(kind), []
+    policy.model.get_decoder().layers[0].mlp.register_forward_pre_hook(lambda *_: passes.append(policy.model.config._attn_implementation))
+    again = gradient_of(policy, gradient_checkpointing=True)
+    torch.testing.assert_close(again, kept, rtol=1e-4, atol=1e-7)
+    assert passes == ["a2tgpo"] * 3  # old log-probabilities, forward, and once more for the backward pass; the engine calls no modules
+
+
+def test_a_small_step_arrives_in_mixed_precision() -> None:
+    """A rate of 1e-6, as for large models, against weights near 0.25, whose neighbours in bfloat16 are 1e-3 apart."""
+    exact = tiny_policy()
+    policy = Policy(exact.model, exact.tokenizer, passes_in=torch.bfloat16)
+    before = [weight.detach().clone() for weight in policy.model.parameters()]
+    metrics = Updater(policy, replace(SETTINGS, learning_rate=1e-6), LossSpec(), 10, 0)(sample_of(policy), 0)
+    moved = torch.cat([(weight.detach() - old).abs().flatten() for weight, old in zip(policy.model.parameters(), before, strict=True)])
+    assert 5e-7 < float(moved.median()) < 4e-6  # two steps of Adam
+    assert metrics["grad_norm"] > 0
 
 
 def test_probability_of_credited_turns_rises_and_of_blamed_ones_falls() -> None:
