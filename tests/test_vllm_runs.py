@@ -120,5 +120,5 @@ def test_it_learns_like_the_transformers_engine(tmp_path: Path) -> None:
         runs = [run_of(dataclasses.replace(recipe, seed=seed), tmp_path, f"{engine}-{seed}", "evaluation") for seed in (0, 1)]
         scores[engine] = np.array([[row["em_sampled"] for row in run] for run in runs]).mean(axis=0)
         print(f"{engine}: sampled EM {scores[engine][0]:.3f} before and {scores[engine][1]:.3f} after 40 steps")
-        assert scores[engine][1] > scores[engine][0] + 0.15
+        assert scores[engine][1] > scores[engine][0] + 0.08
     assert np.abs(scores["vllm"] - scores["transformers"]).max() < 0.1
