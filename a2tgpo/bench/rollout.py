@@ -1,7 +1,7 @@
 """How fast episodes are played: `a2tgpo bench rollout`.
 
 The baseline is the usual way: `generate` of transformers on the whole prompt of every turn, padded to one length, with no cache between turns. Same model, same
-questions, same environment, same run.
+questions, same environment, same run; vLLM takes part where it is installed and asked for.
 """
 
 import time
@@ -13,9 +13,11 @@ import torch
 from gymnasium.vector import AutoresetMode
 from transformers import GenerationConfig
 
+from a2tgpo import config
 from a2tgpo.chat import Chat
 from a2tgpo.engines.base import Engine, Sample, Sampling
 from a2tgpo.engines.transformers import TransformersEngine
+from a2tgpo.engines.vllm import VLLMEngine
 from a2tgpo.envs import SearchQAVectorEnv
 from a2tgpo.envs.protocols import protocol_of
 from a2tgpo.envs.registration import make_almanac_vector
@@ -24,7 +26,8 @@ from a2tgpo.policy import Policy
 from a2tgpo.rollout import Rollout, Task
 from a2tgpo.tiny import tiny_policy
 
-BASELINE, OURS = "transformers generate", "a2tgpo transformers engine"
+BASELINE, OURS, VLLM = "transformers generate", "a2tgpo transformers engine", "a2tgpo vLLM engine"
+CONTEXT = 1024
 
 
 class GenerateEngine:
@@ -74,16 +77,19 @@ class RolloutRow:
     """Mean turns per episode."""
 
 
-def bench_rollout(model: Path | None = None, episodes: int = 64, turns: int = 4, max_action_tokens: int = 16, repeats: int = 3) -> list[RolloutRow]:
-    """Play the same questions with the baseline and with our engine; the best of `repeats` of each, taken in turns.
+def bench_rollout(
+    model: Path | None = None, episodes: int = 64, turns: int = 4, max_action_tokens: int = 16, repeats: int = 3, *, vllm: bool = False
+) -> list[RolloutRow]:
+    """Play the same questions with the baseline and with our engines; the best of `repeats` of each, taken in turns.
 
     Args:
         model: a folder; by default an untrained policy of the quickstart's shape, which never ends an action by itself, so every turn has its full length.
         episodes: played side by side.
         turns: of every episode, at most.
+        vllm: play with vLLM too. The default policy then has two heads instead of four, for all engines, since vLLM has none so narrow on a CPU.
     """
     torch.set_num_threads(1)
-    policy = tiny_policy(protocol_of("tags_brief").tags, context=1024) if model is None else Policy.load(model)
+    policy = tiny_policy(protocol_of("tags_brief").tags, heads=2 if vllm else 4, context=CONTEXT) if model is None else Policy.load(model)
     env = make_almanac_vector(
         num_envs=episodes,
         fictional=True,
@@ -96,17 +102,21 @@ def bench_rollout(model: Path | None = None, episodes: int = 64, turns: int = 4,
         autoreset_mode=AutoresetMode.DISABLED,
     )
     engines: dict[str, Engine] = {BASELINE: GenerateEngine(policy), OURS: TransformersEngine(policy)}
+    if vllm:
+        engines[VLLM] = VLLMEngine(policy, config.VLLM(), CONTEXT)
     best: dict[str, tuple[float, list[Episode]]] = {}
     for _ in range(repeats):
         for name, engine in engines.items():
             seconds, played = _play(env, engine, policy, episodes, max_action_tokens)
             if name not in best or seconds < best[name][0]:
                 best[name] = seconds, played
+    for engine in engines.values():
+        engine.close()
     return [_row(name, seconds, played) for name, (seconds, played) in best.items()]
 
 
 def _play(env: SearchQAVectorEnv, engine: Engine, policy: Policy, episodes: int, max_action_tokens: int) -> tuple[float, list[Episode]]:
-    rollout = Rollout(env, engine, Chat(policy.tokenizer), max_action_tokens=max_action_tokens, max_episode_tokens=1024)
+    rollout = Rollout(env, engine, Chat(policy.tokenizer), max_action_tokens=max_action_tokens, max_episode_tokens=CONTEXT)
     tasks = [Task(row, question.id, row) for row, question in enumerate(env.questions[:episodes])]
     engine.load_weights(policy, 0)
     started = time.perf_counter()
