@@ -77,9 +77,10 @@ class Rollout:
             samples = dict(flight.collect())
             actions = [self.chat.decode(samples[index].token_ids) if index in samples else None for index in range(self.env.num_envs)]
             observations, rewards, terminated, truncated, info = self.env.step(actions)
+            columns = _columns(info)
             for index, sample in samples.items():
                 ended = bool(terminated[index] or truncated[index])
-                self._record(plays[index], sample, observations[index], float(rewards[index]), ended, _row(info, index))
+                self._record(plays[index], sample, observations[index], float(rewards[index]), ended, _row(columns, index))
                 if plays[index].done is None:
                     flight.submit(index, plays[index].token_ids, sampling, _turn_seed(plays[index]))
         return [play.done for play in plays if play.done is not None]
@@ -88,7 +89,7 @@ class Rollout:
         """Ask the questions; a last, smaller batch leaves environments waiting."""
         padded = [*tasks, *[tasks[-1]] * (self.env.num_envs - len(tasks))]
         observations, info = self.env.reset(seed=[task.seed for task in padded], options={"question_ids": [task.question_id for task in padded]})
-        plays = [_Play(task, self.chat.prompt_ids(observations[index]), _row(info, index)["state_key"]) for index, task in enumerate(tasks)]
+        plays = [_Play(task, self.chat.prompt_ids(observations[index]), info["state_key"][index]) for index, task in enumerate(tasks)]
         for play in plays:
             if len(play.token_ids) + self.max_action_tokens > self.max_episode_tokens:
                 raise ValueError(
@@ -136,10 +137,14 @@ class Rollout:
         )
 
 
-def _row(info: Mapping[str, Any], index: int) -> dict[str, Any]:
-    """One environment's part of a vector environment's info."""
-    columns = {key: values[index] for key, values in info.items() if not key.startswith("_")}
-    return {key: value.item() if isinstance(value, np.generic) else value for key, value in columns.items()}
+def _columns(info: Mapping[str, np.ndarray]) -> dict[str, list[Any]]:
+    """A vector environment's info in plain Python values."""
+    return {key: values.tolist() for key, values in info.items() if not key.startswith("_")}
+
+
+def _row(columns: Mapping[str, Sequence[Any]], index: int) -> dict[str, Any]:
+    """One environment's part."""
+    return {key: values[index] for key, values in columns.items()}
 
 
 def _turn_seed(play: _Play) -> int:

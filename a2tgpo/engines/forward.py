@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM
@@ -23,8 +24,10 @@ Step = Callable[[Tensor], Tensor]
 class Forward(Protocol):
     """Runs the next tokens of the cache's first rows through the model; keys and values go to the cache."""
 
-    def read(self, token_ids: Int[Tensor, "row query"], positions: Int[Tensor, "row query"], columns: int) -> Float[Tensor, "row query width"]:
-        """Last hidden states of any tokens. For `positions` and `columns` see `PositionCache.place`."""
+    def read(
+        self, token_ids: Int[Tensor, "row query"], positions: Int[Tensor, "row query"], last: Int[Tensor, " row"], columns: int
+    ) -> Float[Tensor, "row width"]:
+        """Last hidden state of one of its tokens for each row; `last` says which. For `positions` and `columns` see `PositionCache.place`."""
         ...
 
     def steps(self, last: Int[Tensor, " row"], columns: int, count: int) -> Step:
@@ -37,9 +40,9 @@ class Forward(Protocol):
         ...
 
 
-def forward_of(model: Any, cache: PositionCache) -> Forward:
-    """The quickest forward with this model's present weights."""
-    return LeanForward(model, cache) if is_lean(model) else ModelForward(model, cache)
+def forward_of(model: Any) -> Callable[[Any, PositionCache], Forward]:
+    """What makes, of the model and a cache, the quickest forward with the weights of that moment."""
+    return LeanForward if is_lean(model) else ModelForward
 
 
 def is_lean(model: Any) -> bool:
@@ -63,12 +66,14 @@ class ModelForward:
         names = inspect.signature(self._decoder.forward).parameters
         self._cache_argument = "cache" if "cache" in names else "past_key_values"  # renamed in transformers 5.2x
 
-    def read(self, token_ids: Int[Tensor, "row query"], positions: Int[Tensor, "row query"], columns: int) -> Float[Tensor, "row query width"]:
+    def read(
+        self, token_ids: Int[Tensor, "row query"], positions: Int[Tensor, "row query"], last: Int[Tensor, " row"], columns: int
+    ) -> Float[Tensor, "row width"]:
         visible = self._cache.place(positions, columns)
         output = self._decoder(
             input_ids=token_ids, attention_mask=visible, position_ids=positions, use_cache=True, **{self._cache_argument: self._cache.model_cache}
         )
-        hidden: Tensor = output.last_hidden_state
+        hidden: Tensor = output.last_hidden_state[torch.arange(len(last), device=last.device), last]
         return hidden
 
     def steps(self, last: Int[Tensor, " row"], columns: int, count: int) -> Step:
@@ -76,6 +81,6 @@ class ModelForward:
 
         def step(token_ids: Tensor) -> Tensor:
             done = next(ahead)
-            return self.read(token_ids[:, None], (last + done)[:, None], columns + done)[:, 0]
+            return self.read(token_ids[:, None], (last + done)[:, None], torch.zeros_like(last), columns + done)
 
         return step

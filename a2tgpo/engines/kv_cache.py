@@ -29,6 +29,7 @@ class _PositionLayer(DynamicLayer):  # type: ignore[misc]
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         """Store the next tokens [row, head, query, size] of the first rows; returns all that these rows have, [row, head, column, size]."""
+        key_states = key_states.to(value_states.dtype)  # under autocast, rotated keys are wider than what attention makes of them
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
             self.keys, self.values = self._moved(key_states, slice(None), 0), self._moved(value_states, slice(None), 0)

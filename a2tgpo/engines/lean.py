@@ -15,20 +15,15 @@ from torch import Tensor
 
 from a2tgpo.engines.kv_cache import PositionCache
 
-_FEW = 8
-"""Queries per row up to which attention is computed without a fused kernel on a CPU."""
-_Attended = Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]
 
+class _Linear:
+    """A projection."""
 
-class _Linear(NamedTuple):
-    """As `F.linear` takes it."""
+    def __init__(self, module: Any, dtype: torch.dtype) -> None:
+        self._weight, self._bias = module.weight.to(dtype).t(), module.bias
 
-    weight: Tensor
-    bias: Tensor | None
-
-    @staticmethod
-    def of(module: Any) -> "_Linear":
-        return _Linear(module.weight, module.bias)
+    def __call__(self, states: Float[Tensor, "token width"]) -> Float[Tensor, "token result"]:
+        return torch.mm(states, self._weight) if self._bias is None else torch.addmm(self._bias, states, self._weight)
 
 
 class _Norm(NamedTuple):
@@ -43,19 +38,19 @@ class _Norm(NamedTuple):
         return _Norm(module.weight.float() * width**0.5, torch.full((), (width * module.variance_epsilon) ** 0.5, device=module.weight.device))
 
     def __call__(self, states: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
-        size = torch.hypot(torch.linalg.vector_norm(states, dim=-1, keepdim=True, dtype=torch.float32), self.floor)
-        return (states / size).mul_(self.scale).to(states.dtype)
+        wide = states.float()
+        return wide.div(torch.linalg.vector_norm(wide, 2, -1, True).hypot_(self.floor)).mul_(self.scale).to(states.dtype)
 
 
 class _Layer:
     """The parts of a decoder layer."""
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Any, dtype: torch.dtype) -> None:
         attention, feed = layer.self_attn, layer.mlp
         self.norm, self.feed_norm = _Norm.of(layer.input_layernorm), _Norm.of(layer.post_attention_layernorm)
-        self.query, self.key, self.value, self.output = (_Linear.of(getattr(attention, f"{name}_proj")) for name in "qkvo")
+        self.query, self.key, self.value, self.output = (_Linear(getattr(attention, f"{name}_proj"), dtype) for name in "qkvo")
         self.head_norms = (_Norm.of(attention.q_norm), _Norm.of(attention.k_norm)) if hasattr(attention, "q_norm") else None
-        self.gate, self.up, self.down = _Linear.of(feed.gate_proj), _Linear.of(feed.up_proj), _Linear.of(feed.down_proj)
+        self.gate, self.up, self.down = (_Linear(getattr(feed, f"{name}_proj"), dtype) for name in ("gate", "up", "down"))
 
 
 class LeanForward:
@@ -65,19 +60,32 @@ class LeanForward:
         decoder, attention = model.get_decoder(), model.get_decoder().layers[0].self_attn
         self._cache = cache
         self._embedding = decoder.embed_tokens.weight
-        self._layers = [_Layer(layer) for layer in decoder.layers]
+        device, dtype = self._embedding.device, self._embedding.dtype
+        if torch.is_autocast_enabled(device.type):  # which would cast the weights anew in every step
+            dtype = torch.get_autocast_dtype(device.type)
+        self._layers = [_Layer(layer, dtype) for layer in decoder.layers]
         self._norm = _Norm.of(decoder.norm)
         self._size, self._scaling, self._heads = attention.head_dim, attention.scaling, model.config.num_key_value_heads
-        self._shared = model.config.num_attention_heads // self._heads
-        positions = torch.arange(cache.capacity + 1, device=self._embedding.device)
-        cos, sin = decoder.rotary_emb(self._embedding, positions[None])
-        sin[..., : self._size // 2] *= -1  # as `_rotated` needs it
-        self._cos, self._sin = cos[0, :, None], sin[0, :, None]  # [position 1 size]
+        self._plain = device.type == "cpu" and dtype == torch.float32
+        cos, sin = decoder.rotary_emb(self._embedding, torch.arange(cache.capacity + 1, device=device)[None])
+        first, second = sin[0, :, None].chunk(2, dim=-1)
+        self._cos, self._sin = cos[0, :, None], torch.cat((-first, second), dim=-1)  # [position 1 size], the sine with the signs that `_rotated` needs
 
-    def read(self, token_ids: Int[Tensor, "row query"], positions: Int[Tensor, "row query"], columns: int) -> Float[Tensor, "row query width"]:
+    def read(
+        self, token_ids: Int[Tensor, "row query"], positions: Int[Tensor, "row query"], last: Int[Tensor, " row"], columns: int
+    ) -> Float[Tensor, "row width"]:
         """See `Forward.read`."""
-        visible, flat = self._cache.place(positions, columns), positions.flatten()
-        return self._run(token_ids, self._cos[flat], self._sin[flat], *self._attention(visible))
+        (rows, count), flat = token_ids.shape, positions.flatten()
+        visible, cos, sin = self._cache.place(positions, columns), self._cos[flat], self._sin[flat]
+        hidden = F.embedding(token_ids.flatten(), self._embedding)
+        for layer, cached in zip(self._layers, self._cache.layers, strict=True):
+            query, key, value = self._projected(layer, hidden, cos, sin)
+            keys, values = cached.update(*(states.unflatten(0, (rows, count)).transpose(1, 2) for states in (key, value)))
+            if layer is self._layers[-1]:  # of all tokens but the last, nothing more is needed
+                row = torch.arange(rows, device=last.device)
+                hidden, query, visible = hidden[row * count + last], query[row * count + last], visible[row, :, last, None]
+            hidden = self._finished(layer, hidden, _fused(query, keys, values, visible, self._scaling))
+        return self._norm(hidden)
 
     def steps(self, last: Int[Tensor, " row"], columns: int, count: int) -> Callable[[Tensor], Tensor]:
         """See `Forward.steps`."""
@@ -86,40 +94,32 @@ class LeanForward:
         prepared = zip(range(columns + 1, columns + count + 1), index, self._cos[last + ahead], self._sin[last + ahead], strict=True)
         # With every step, a row sees one column more, and there is one more to be seen. Counted from the end, nothing changes: all masks are parts of one.
         visible = torch.arange(-count, columns, device=last.device) <= last[:, None, None, None]
-        attended, mask = self._attention(visible)
+        attend = _products_of(self._cache, visible, self._scaling) if self._plain else _fused_of(self._cache, visible, self._scaling)
 
         def step(token_ids: Tensor) -> Tensor:
             seen, index, cos, sin = next(prepared)
             self._cache.place_at(index, self._heads, seen)
-            return self._run(token_ids[:, None], cos, sin, attended, mask[..., -seen:])[:, 0]
+            hidden = F.embedding(token_ids, self._embedding)
+            for number, layer in enumerate(self._layers):
+                hidden = self._finished(layer, hidden, attend(number, *self._projected(layer, hidden, cos, sin)))
+            return self._norm(hidden)
 
         return step
 
-    def _attention(self, visible: Bool[Tensor, "row 1 query column"]) -> tuple[_Attended, Tensor]:
-        """How to attend, and the mask for it. For few queries, plain matrix products are quicker on a CPU than the fused kernel."""
-        lines = 1 if visible.shape[2] == 1 else self._shared  # one query's mask is broadcast
-        if visible.shape[2] > _FEW or visible.is_cuda or self._embedding.dtype != torch.float32:
-            return _fused, visible.repeat(1, 1, lines, 1)
-        return _products, visible.log().repeat(1, self._heads, lines, 1).flatten(0, 1)
+    def _projected(
+        self, layer: _Layer, hidden: Float[Tensor, "token width"], cos: Float[Tensor, "token 1 size"], sin: Float[Tensor, "token 1 size"]
+    ) -> tuple[Float[Tensor, "token head size"], Float[Tensor, "token key_head size"], Float[Tensor, "token key_head size"]]:
+        """Query, key and value of each token, the first two rotated to their positions."""
+        normed, heads = layer.norm(hidden), (len(hidden), -1, self._size)
+        query, key, value = layer.query(normed).view(heads), layer.key(normed).view(heads), layer.value(normed).view(heads)
+        if layer.head_norms is not None:
+            query, key = layer.head_norms[0](query), layer.head_norms[1](key)
+        return _rotated(query, cos, sin), _rotated(key, cos, sin), value
 
-    def _run(
-        self, token_ids: Int[Tensor, "row query"], cos: Float[Tensor, "token 1 size"], sin: Float[Tensor, "token 1 size"], attended: _Attended, mask: Tensor
-    ) -> Float[Tensor, "row query width"]:
-        (rows, count), size = token_ids.shape, self._size
-        hidden = F.embedding(token_ids.flatten(), self._embedding)
-        for layer, cached in zip(self._layers, self._cache.layers, strict=True):
-            normed = layer.norm(hidden)
-            query = F.linear(normed, *layer.query).view(rows * count, -1, size)
-            key = F.linear(normed, *layer.key).view(rows * count, -1, size)
-            value = F.linear(normed, *layer.value).view(rows, count, -1, size)
-            if layer.head_norms is not None:
-                query, key = layer.head_norms[0](query), layer.head_norms[1](key)
-            key = _rotated(key, cos, sin).view(rows, count, -1, size)
-            keys, values = cached.update(key.transpose(1, 2), value.transpose(1, 2))
-            hidden = hidden + F.linear(attended(_rotated(query, cos, sin), keys, values, mask, self._scaling), *layer.output)
-            normed = layer.feed_norm(hidden)
-            hidden = hidden + F.linear(F.silu(F.linear(normed, *layer.gate)).mul_(F.linear(normed, *layer.up)), *layer.down)
-        return self._norm(hidden).view(rows, count, -1)
+    def _finished(self, layer: _Layer, hidden: Float[Tensor, "token width"], seen: Float[Tensor, "token attended"]) -> Float[Tensor, "token width"]:
+        """The rest of a layer, after attention; writes to `hidden`."""
+        normed = layer.feed_norm(hidden.add_(layer.output(seen)))
+        return hidden.add_(layer.down(F.silu(layer.gate(normed)).mul_(layer.up(normed))))
 
 
 def _rotated(
@@ -133,36 +133,45 @@ def _fused(
     query: Float[Tensor, "token head size"],
     keys: Float[Tensor, "row key_head column size"],
     values: Float[Tensor, "row key_head column size"],
-    mask: Bool[Tensor, "row 1 line column"],
+    visible: Bool[Tensor, "row 1 query column"],
     scaling: float,
 ) -> Float[Tensor, "token width"]:
-    lines = _lines(query, *keys.shape[:2])
-    return _tokens(F.scaled_dot_product_attention(lines, keys, values, attn_mask=mask, scale=scaling), len(query))
+    """Attention by torch's fused kernel. Query heads that share a key head become lines of one head, so that keys and values need no copies."""
+    (rows, heads, _, size), count, shared = keys.shape, visible.shape[2], query.shape[1] // keys.shape[1]
+    lines = query.view(rows, count, heads, shared, size).permute(0, 2, 3, 1, 4).reshape(rows, heads, shared * count, size)
+    mask = visible if count == 1 else visible.repeat(1, 1, shared, 1)
+    seen = F.scaled_dot_product_attention(lines, keys, values, attn_mask=mask, scale=scaling)
+    return seen.view(rows, heads, shared, count, size).permute(0, 3, 1, 2, 4).reshape(len(query), -1)
 
 
-def _products(
-    query: Float[Tensor, "token head size"],
-    keys: Float[Tensor, "row key_head column size"],
-    values: Float[Tensor, "row key_head column size"],
-    mask: Float[Tensor, "row_key_head line column"],
-    scaling: float,
-) -> Float[Tensor, "token width"]:
-    lines = _lines(query, *keys.shape[:2]).flatten(0, 1)
-    scores = torch.baddbmm(mask, lines, keys.flatten(0, 1).transpose(1, 2), alpha=scaling)
-    return _tokens(torch.bmm(scores.softmax(dim=-1), values.flatten(0, 1)).view(*keys.shape[:2], *lines.shape[1:]), len(query))
+_Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""Number of a layer, and its query, key and value of the next token of each row -> what the tokens see [row width]."""
 
 
-def _lines(query: Float[Tensor, "token head size"], rows: int, key_heads: int) -> Float[Tensor, "row key_head line size"]:
-    """Query heads that share a key head become lines of one head, so that keys and values need no copies."""
-    tokens, heads, size = query.shape
-    if tokens == rows:
-        return query.view(rows, key_heads, -1, size)
-    return query.view(rows, tokens // rows, key_heads, heads // key_heads, size).permute(0, 2, 3, 1, 4).reshape(rows, key_heads, -1, size)
+def _fused_of(cache: PositionCache, visible: Bool[Tensor, "row 1 1 column"], scaling: float) -> _Attend:
+    """For steps: the fused kernel on as much of the cache and of `visible` as there is by then."""
+
+    def attend(number: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        keys, values = cache.layers[number].update(key[:, :, None], value[:, :, None])
+        return _fused(query, keys, values, visible[..., -cache.columns :], scaling)
+
+    return attend
 
 
-def _tokens(seen: Float[Tensor, "row key_head line size"], tokens: int) -> Float[Tensor, "token width"]:
-    """The way back."""
-    rows, key_heads, _, size = seen.shape
-    if tokens == rows:
-        return seen.reshape(rows, -1)
-    return seen.view(rows, key_heads, -1, tokens // rows, size).permute(0, 3, 1, 2, 4).reshape(tokens, -1)
+def _products_of(cache: PositionCache, visible: Bool[Tensor, "row 1 1 column"], scaling: float) -> _Attend:
+    """The same as plain matrix products, which for one token per row are quicker on a CPU. Storage as it is now serves all steps."""
+    heads = cache.layers[0].keys.shape[1]
+    added = visible.log().repeat(1, heads, 1, 1).flatten(0, 1)  # to scores: nothing where a column is visible, else -∞
+    storage = [(layer.keys.flatten(0, 2), layer.values.flatten(0, 2)) for layer in cache.layers]
+    states = [(layer.keys.flatten(0, 1)[: len(added)].transpose(1, 2), layer.values.flatten(0, 1)[: len(added)]) for layer in cache.layers]
+
+    def attend(number: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        index, columns, (keys, values) = cache.index(heads), cache.columns, states[number]
+        all_keys, all_values = storage[number]
+        all_keys.index_copy_(0, index, key.flatten(0, 1))
+        all_values.index_copy_(0, index, value.flatten(0, 1))
+        lines, mask = query.view(len(added), -1, query.shape[2]), added.narrow(2, added.shape[2] - columns, columns)
+        scores = torch.baddbmm(mask, lines, keys.narrow(2, 0, columns), alpha=scaling)
+        return torch.bmm(scores.softmax(dim=-1), values.narrow(1, 0, columns)).view(len(query), -1)
+
+    return attend

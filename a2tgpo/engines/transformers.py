@@ -49,6 +49,7 @@ class TransformersEngine:
     def load_weights(self, policy: Policy, version: int) -> None:
         """The policy's model is used in place, so new weights only make the cache stale."""
         self._policy = policy
+        self._forward = forward_of(policy.model)
         self._begin(0, 0)
 
     def sleep(self) -> None:
@@ -94,7 +95,7 @@ class TransformersEngine:
 
     def _sample(self, rows: list[_Row], sampling: Sampling, stops: Stops, uniforms: Float[np.ndarray, "row step"]) -> None:
         """Append to all rows. The rows that are still computed come first in `rows` and in the cache."""
-        forward, head = forward_of(self._policy.model, self._cache), self._policy.model.get_output_embeddings()
+        forward, head = self._forward(self._policy.model, self._cache), self._policy.model.get_output_embeddings()
         uniform = torch.from_numpy(uniforms).to(self._policy.device)
         hidden, last = self._read(forward, rows)
         columns = max(len(row.prompt) for row in rows)
@@ -124,8 +125,7 @@ class TransformersEngine:
         starts = torch.tensor([row.cached for row in rows], device=device)
         end = torch.tensor([len(ids) - 1 for ids in new], device=device)
         positions = (starts[:, None] + torch.arange(width, device=device)).clamp(max=self._cache.capacity)
-        hidden = forward.read(token_ids, positions, max(len(row.prompt) for row in rows))
-        return hidden[torch.arange(len(rows), device=device), end], starts + end
+        return forward.read(token_ids, positions, end, max(len(row.prompt) for row in rows)), starts + end
 
     def _bring_forward(self, rows: list[_Row], active: Sequence[int]) -> list[int]:
         """Let active rows change places with completed ones before them; returns which row stands where now, for as many as there are active ones."""
@@ -152,5 +152,6 @@ def _draw(logits: Float[Tensor, "row vocabulary"], temperature: float, uniform: 
         tokens = logprobs.argmax(dim=-1, keepdim=True)
     else:
         cumulative = logprobs.exp().cumsum(dim=-1, dtype=torch.double)
-        tokens = torch.searchsorted(cumulative, uniform[:, None] * cumulative[:, -1:], right=True).clamp_(max=logits.shape[-1] - 1)
-    return tokens[:, 0], logprobs.gather(1, tokens)[:, 0]
+        target = cumulative.narrow(1, -1, 1) * uniform[:, None]
+        tokens = torch.searchsorted(cumulative, target, right=True).clamp_(max=logits.shape[-1] - 1)
+    return tokens.squeeze(1), logprobs.gather(1, tokens).squeeze(1)
