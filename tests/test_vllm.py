@@ -163,6 +163,32 @@ def test_the_prefix_cache_is_used_and_never_stale(monkeypatch: pytest.MonkeyPatc
         assert error(engine) > 1e-3
 
 
+def test_the_order_on_a_shared_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sleep, wake the weights, load, empty the prefix cache, wake the key–value cache, verify. A CPU has nothing to put to sleep: only the calls are seen."""
+    policy, calls = wide_policy(), []
+    with running(policy) as engine:
+        for name in ("sleep", "wake_up", "collective_rpc", "reset_prefix_cache"):
+            original = getattr(type(engine._llm), name)
+
+            def recorded(self: Any, *args: Any, name: str = name, original: Any = original, **kwargs: Any) -> Any:
+                calls.append((name, *(value for value in (*args, kwargs.get("level")) if value is not None)))
+                return None if name in ("sleep", "wake_up") else original(self, *args, **kwargs)
+
+            monkeypatch.setattr(type(engine._llm), name, recorded)
+        engine.sleep()
+        assert calls == []  # the policy is on the CPU
+        engine._shares_device = True
+        engine.sleep()
+        engine.sleep()
+        shake(policy, 1)
+        engine.load_weights(policy, 1)
+        order = [("sleep", 2), ("wake_up", ["weights"]), ("collective_rpc", "reload_weights"), ("reset_prefix_cache",), ("wake_up", ["kv_cache"])]
+        assert calls == order
+        assert largest_error(policy, engine) < 2e-5
+        engine.load_weights(policy, 2)
+        assert calls[len(order) :] == [("collective_rpc", "reload_weights"), ("reset_prefix_cache",)]  # nobody sleeps
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_weights_that_do_not_arrive_are_an_error(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
     policy = wide_policy()
