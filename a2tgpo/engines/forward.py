@@ -40,9 +40,9 @@ class Forward(Protocol):
         ...
 
 
-def forward_of(model: Any) -> Callable[[Any, PositionCache], Forward]:
-    """What makes, of the model and a cache, the quickest forward with the weights of that moment."""
-    return LeanForward if is_lean(model) else ModelForward
+def forward_of(model: Any, cache: PositionCache) -> Forward:
+    """The quickest forward with the model's present weights."""
+    return LeanForward(model, cache) if is_lean(model) else ModelForward(model, cache)
 
 
 def is_lean(model: Any) -> bool:

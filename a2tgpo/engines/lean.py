@@ -54,7 +54,7 @@ class _Layer:
 
 
 class LeanForward:
-    """A `Forward` for one call of the engine, on the present weights."""
+    """A `Forward` on the weights that the model has when it is made."""
 
     def __init__(self, model: Any, cache: PositionCache) -> None:
         decoder, attention = model.get_decoder(), model.get_decoder().layers[0].self_attn
@@ -67,20 +67,21 @@ class LeanForward:
         self._norm = _Norm.of(decoder.norm)
         self._size, self._scaling, self._heads = attention.head_dim, attention.scaling, model.config.num_key_value_heads
         self._plain = device.type == "cpu" and dtype == torch.float32
-        cos, sin = decoder.rotary_emb(self._embedding, torch.arange(cache.capacity + 1, device=device)[None])
-        first, second = sin[0, :, None].chunk(2, dim=-1)
-        self._cos, self._sin = cos[0, :, None], torch.cat((-first, second), dim=-1)  # [position 1 size], the sine with the signs that `_rotated` needs
+        self._rotary = decoder.rotary_emb
+        self._cos = self._sin = self._embedding.new_zeros(0)
 
     def read(
         self, token_ids: Int[Tensor, "row query"], positions: Int[Tensor, "row query"], last: Int[Tensor, " row"], columns: int
     ) -> Float[Tensor, "row width"]:
         """See `Forward.read`."""
+        if self._cache.capacity >= len(self._cos):
+            self._prepare_rotations(2 * self._cache.capacity)
         (rows, count), flat = token_ids.shape, positions.flatten()
         visible, cos, sin = self._cache.place(positions, columns), self._cos[flat], self._sin[flat]
         hidden = F.embedding(token_ids.flatten(), self._embedding)
         for layer, cached in zip(self._layers, self._cache.layers, strict=True):
             query, key, value = self._projected(layer, hidden, cos, sin)
-            keys, values = cached.update(*(states.unflatten(0, (rows, count)).transpose(1, 2) for states in (key, value)))
+            keys, values = cached.update(*(states.view(rows, count, -1, self._size).transpose(1, 2) for states in (key, value)))
             if layer is self._layers[-1]:  # of all tokens but the last, nothing more is needed
                 row = torch.arange(rows, device=last.device)
                 hidden, query, visible = hidden[row * count + last], query[row * count + last], visible[row, :, last, None]
@@ -105,6 +106,12 @@ class LeanForward:
             return self._norm(hidden)
 
         return step
+
+    def _prepare_rotations(self, count: int) -> None:
+        """Cosines and sines [position 1 size], the latter with the signs that `_rotated` needs."""
+        cos, sin = self._rotary(self._embedding, torch.arange(count, device=self._embedding.device)[None])
+        first, second = sin[0, :, None].chunk(2, dim=-1)
+        self._cos, self._sin = cos[0, :, None], torch.cat((-first, second), dim=-1)
 
     def _projected(
         self, layer: _Layer, hidden: Float[Tensor, "token width"], cos: Float[Tensor, "token 1 size"], sin: Float[Tensor, "token 1 size"]

@@ -20,7 +20,7 @@ from a2tgpo.policy import Policy
 
 @dataclass(slots=True)
 class _Row:
-    """A prompt and what was sampled after it. Between calls, all of its tokens but the last have keys and values."""
+    """A prompt and what was sampled after it. After its call, all of its tokens but the last have keys and values."""
 
     index: int
     """Of the prompt in its call."""
@@ -39,6 +39,45 @@ class _Row:
         return [*self.prompt, *self.token_ids][:-1] == list(prompt[: self.length - 1])
 
 
+@dataclass(slots=True)
+class _Batch:
+    """What a call leaves to the next one."""
+
+    rows: list[_Row]
+    """In the order of the cache."""
+    cache: PositionCache
+    forward: Forward
+    """Made with the weights that the cache was filled with."""
+
+    def go_on(self, prompts: Sequence[Sequence[int]], capacity: int) -> bool:
+        """Become the batch of these prompts if each continues a row, in the order of the previous call; other rows are dropped."""
+        before = sorted(enumerate(self.rows), key=lambda item: item[1].index)
+        kept, rows, cursor = [], [], 0
+        for index, prompt in enumerate(prompts):
+            match = next((number for number in range(cursor, len(before)) if before[number][1].is_continued_by(prompt)), None)
+            if match is None:
+                return False
+            place, row = before[match]
+            kept.append(place)
+            rows.append(_Row(index, list(prompt), cached=min(row.length, len(prompt)) - 1))  # at least one token must be fed to get logits
+            cursor = match + 1
+        self.rows = rows
+        self.cache.select(kept, capacity)
+        return True
+
+    def bring_forward(self, active: Sequence[int]) -> list[int]:
+        """Let active rows change places with completed ones before them; returns which row stands where now, for as many as there are active ones."""
+        order = list(range(len(active)))
+        gaps = [index for index in order if self.rows[index].complete]
+        behind = [index for index in active if index >= len(active)]
+        for gap, index in zip(gaps, behind, strict=True):
+            self.rows[gap], self.rows[index] = self.rows[index], self.rows[gap]
+            order[gap] = index
+        if gaps:
+            self.cache.swap(gaps, behind)
+        return order
+
+
 class TransformersEngine:
     """Engine on the policy's model."""
 
@@ -47,21 +86,16 @@ class TransformersEngine:
         self.load_weights(policy, 0)
 
     def load_weights(self, policy: Policy, version: int) -> None:
-        """The policy's model is used in place, so new weights only make the cache stale."""
+        """The policy's model is used in place, so new weights only make stale what is kept."""
         self._policy = policy
-        self._forward = forward_of(policy.model)
-        self._begin(0, 0)
+        self._batch: _Batch | None = None
 
     def sleep(self) -> None:
         """The cache goes; the weights are the policy's."""
-        self._begin(0, 0)
+        self._batch = None
 
     def close(self) -> None:
-        self._begin(0, 0)
-
-    def _begin(self, rows: int, capacity: int) -> None:
-        self._rows: list[_Row] = []  # in the order of the cache
-        self._cache = PositionCache(self._policy.model.config.num_hidden_layers, rows, capacity)
+        self._batch = None
 
     @torch.inference_mode()
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Sample]:
@@ -70,34 +104,25 @@ class TransformersEngine:
             self._policy.model.eval()
         if sampling.stop not in self._stops:
             self._stops[sampling.stop] = Stops(self._policy.tokenizer, sampling.stop)
-        rows = self._adopt(prompts, capacity=max(len(prompt) for prompt in prompts) + sampling.max_tokens)
+        capacity = max(len(prompt) for prompt in prompts) + sampling.max_tokens
+        batch, self._batch = self._batch, None  # a call that breaks off leaves nothing
+        if batch is not None and not batch.go_on(prompts, capacity):
+            batch = None
         with self._policy.precision():
-            self._sample(rows, sampling, self._stops[sampling.stop], _uniforms(seeds, sampling.max_tokens))
-        self._rows = rows
-        return [Sample(tuple(row.token_ids), tuple(row.logprobs), row.complete) for row in sorted(rows, key=lambda row: row.index)]
+            batch = batch or self._fresh(prompts, capacity)
+            self._sample(batch, sampling, _uniforms(seeds, sampling.max_tokens))
+        self._batch = batch
+        return [Sample(tuple(row.token_ids), tuple(row.logprobs), row.complete) for row in sorted(batch.rows, key=lambda row: row.index)]
 
-    def _adopt(self, prompts: Sequence[Sequence[int]], capacity: int) -> list[_Row]:
-        """Rows of the prompts, and the cache in their order: rows that are continued keep their keys and values."""
-        before = sorted(enumerate(self._rows), key=lambda item: item[1].index)
-        self._rows = []  # a call that is broken off leaves nothing to continue
-        kept, rows, cursor = [], [], 0
-        for index, prompt in enumerate(prompts):
-            match = next((number for number in range(cursor, len(before)) if before[number][1].is_continued_by(prompt)), None)
-            if match is None:  # nothing to continue: start the whole batch afresh, since rows arrive in the order of the previous call
-                self._begin(len(prompts), capacity)
-                return [_Row(number, list(each)) for number, each in enumerate(prompts)]
-            place, row = before[match]
-            kept.append(place)
-            rows.append(_Row(index, list(prompt), cached=min(row.length, len(prompt)) - 1))  # at least one token must be fed to get logits
-            cursor = match + 1
-        self._cache.select(kept, capacity)
-        return rows
+    def _fresh(self, prompts: Sequence[Sequence[int]], capacity: int) -> _Batch:
+        cache = PositionCache(self._policy.model.config.num_hidden_layers, len(prompts), capacity)
+        return _Batch([_Row(index, list(prompt)) for index, prompt in enumerate(prompts)], cache, forward_of(self._policy.model, cache))
 
-    def _sample(self, rows: list[_Row], sampling: Sampling, stops: Stops, uniforms: Float[np.ndarray, "row step"]) -> None:
-        """Append to all rows. The rows that are still computed come first in `rows` and in the cache."""
-        forward, head = self._forward(self._policy.model, self._cache), self._policy.model.get_output_embeddings()
+    def _sample(self, batch: _Batch, sampling: Sampling, uniforms: Float[np.ndarray, "row step"]) -> None:
+        """Append to all rows. Those that are still computed come first."""
+        rows, forward, stops, head = batch.rows, batch.forward, self._stops[sampling.stop], self._policy.model.get_output_embeddings()
         uniform = torch.from_numpy(uniforms).to(self._policy.device)
-        hidden, last = self._read(forward, rows)
+        hidden, last = self._read(batch)
         columns = max(len(row.prompt) for row in rows)
         step = forward.steps(last, columns, sampling.max_tokens - 1)
         for number in range(sampling.max_tokens):
@@ -111,33 +136,21 @@ class TransformersEngine:
             if not active or number + 1 == sampling.max_tokens:
                 break
             if len(active) <= len(tokens) // 2:  # completed rows are computed along until dropping them is worth it
-                order = torch.tensor(self._bring_forward(rows, active), device=tokens.device)
+                order = torch.tensor(batch.bring_forward(active), device=tokens.device)
                 tokens, last, uniform = tokens[order], last[order], uniform[order]
                 step = forward.steps(last + number, columns + number, sampling.max_tokens - 1 - number)
             hidden = step(tokens)
 
-    def _read(self, forward: Forward, rows: Sequence[_Row]) -> tuple[Float[Tensor, "row width"], Int[Tensor, " row"]]:
+    def _read(self, batch: _Batch) -> tuple[Float[Tensor, "row width"], Int[Tensor, " row"]]:
         """Feed what is new of the prompts; last hidden state, and position, of each prompt's last token."""
         device = self._policy.device
-        new = [row.prompt[row.cached :] for row in rows]
+        new = [row.prompt[row.cached :] for row in batch.rows]
         width = max(len(ids) for ids in new)
         token_ids = torch.tensor([ids + [0] * (width - len(ids)) for ids in new], device=device)
-        starts = torch.tensor([row.cached for row in rows], device=device)
+        starts = torch.tensor([row.cached for row in batch.rows], device=device)
         end = torch.tensor([len(ids) - 1 for ids in new], device=device)
-        positions = (starts[:, None] + torch.arange(width, device=device)).clamp(max=self._cache.capacity)
-        return forward.read(token_ids, positions, end, max(len(row.prompt) for row in rows)), starts + end
-
-    def _bring_forward(self, rows: list[_Row], active: Sequence[int]) -> list[int]:
-        """Let active rows change places with completed ones before them; returns which row stands where now, for as many as there are active ones."""
-        order = list(range(len(active)))
-        gaps = [index for index in order if rows[index].complete]
-        behind = [index for index in active if index >= len(active)]
-        for gap, index in zip(gaps, behind, strict=True):
-            rows[gap], rows[index] = rows[index], rows[gap]
-            order[gap] = index
-        if gaps:
-            self._cache.swap(gaps, behind)
-        return order
+        positions = (starts[:, None] + torch.arange(width, device=device)).clamp(max=batch.cache.capacity)
+        return batch.forward.read(token_ids, positions, end, max(len(row.prompt) for row in batch.rows)), starts + end
 
 
 def _uniforms(seeds: Sequence[int], count: int) -> Float[np.ndarray, "row step"]:
