@@ -4,9 +4,9 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from a2tgpo.bench import Shape, bench_episodes, costs_of
+from a2tgpo.bench import Cost, Shape, bench_episodes, costs_of
 from a2tgpo.bench.gain import PLAIN, PROBES, bench_information_gain
-from a2tgpo.bench.update import BARE, STEP, bench_update
+from a2tgpo.bench.update import BARE, STEP, TRAINING, UpdateBench, bench_update
 
 TOY = LlamaConfig(vocab_size=60, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1)
 
@@ -17,6 +17,7 @@ def test_episodes_have_the_asked_shape() -> None:
     assert [episode.num_tokens for episode in episodes] == [100, 125, 150, 175, 200]
     assert {episode.num_turns for episode in episodes} == {4}
     assert {len(turn.action_ids) for episode in episodes for turn in episode.turns} == {7}
+    assert {episode.gold_answers for episode in episodes} == {("t5 t6 t7 t8 t9 t10 t11 t12",)}
     with pytest.raises(ValueError, match="expected at least 32 for 3 searches"):
         Shape(tokens=40, searches=3, action_tokens=7, shortest=0.5)
 
@@ -33,10 +34,26 @@ def test_information_gain_bench() -> None:
 
 def test_update_bench() -> None:
     bench = bench_update(TOY, Shape(tokens=40, searches=2, action_tokens=4, shortest=0.5), sizes=(8, 16), micro_batch_tokens=128, mini_batches=2, repeats=1)
-    assert list(bench.costs) == [8, 16]
+    assert list(bench.costs) == [(size, way) for size in (8, 16) for way in (BARE, TRAINING, STEP)]
     assert bench.tokens[8] == 8 * 30
     assert bench.ratio(16, BARE) == 1.0
     assert STEP in str(bench)
+
+
+def test_update_bench_judges_by_its_worst_size() -> None:
+    def cost(*work: float) -> Cost:
+        return Cost(work, work, peak_bytes=None)
+
+    of_8 = {(8, BARE): cost(1.0, 2.0, 1.0), (8, TRAINING): cost(1.2, 2.2, 1.0), (8, STEP): cost(1.4, 2.8, 1.4)}
+    of_16 = {(16, BARE): cost(2.0, 4.0, 2.0), (16, TRAINING): cost(2.0, 4.0, 2.0), (16, STEP): cost(2.5, 4.8, 2.5)}
+    bench = UpdateBench(of_8 | of_16, {8: 100, 16: 200}, "")
+    assert bench.ratio(8, TRAINING) == pytest.approx(1.1)  # 1.2, 1.1 and 1.0 times the bare work of the same round
+    assert bench.ratio(16, STEP) == pytest.approx(1.25)
+    assert bench.spread == pytest.approx(0.12)  # twice the tokens in 2.5 / 1.4 times the time
+    text = str(bench)
+    assert "loss + backward + optimiser: at most 1.10 of bare, target 1.10, met" in text
+    assert "whole step: at most 1.40 of bare, target 1.45, met" in text
+    assert "tokens/s of the whole step: 12% apart, target 10%, missed" in text
 
 
 def test_costs_are_measured_per_way() -> None:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
+from typing import TypeVar
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -14,6 +16,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
 from a2tgpo.policy import Policy
+
+_Way = TypeVar("_Way")
 
 DTYPES: Mapping[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -41,6 +45,7 @@ class Shape:
     episodes: int = 1
     shortest: float = 1.0
     """Shortest episode as a share of the longest; lengths in between are evenly spaced."""
+    gold_tokens: int = 8
 
     def __post_init__(self) -> None:
         least = (self.searches + 1) * (self.action_tokens + 1)
@@ -79,13 +84,13 @@ def bench_policy(model: Path | LlamaConfig, dtype: str, device: str) -> Policy:
     if isinstance(model, Path):
         return Policy.load(model, DTYPES[dtype], device)
     torch.manual_seed(0)
-    random_model = LlamaForCausalLM(model).to(device=device, dtype=DTYPES[dtype]).eval()
-    return Policy(random_model, word_tokenizer(model.vocab_size))
+    return Policy(LlamaForCausalLM(model).to(device).eval(), word_tokenizer(model.vocab_size), DTYPES[dtype])
 
 
 def bench_episodes(shape: Shape, vocabulary: int) -> list[Episode]:
-    """Episodes of random tokens; groups of eight, half of each with outcome 1."""
+    """Episodes of random tokens; groups of eight, half of each with outcome 1, its gold answer `gold_tokens` words of `word_tokenizer`."""
     generator = torch.Generator().manual_seed(0)
+    gold = " ".join(f"t{5 + number}" for number in range(shape.gold_tokens))
     result = []
     for index in range(shape.episodes):
         share = shape.shortest + (1 - shape.shortest) * (index / max(1, shape.episodes - 1))
@@ -98,38 +103,53 @@ def bench_episodes(shape: Shape, vocabulary: int) -> list[Episode]:
             context, action, ids = ids[:size], ids[size : size + shape.action_tokens], ids[size + shape.action_tokens :]
             kind = ActionKind.SEARCH if turn < shape.searches else ActionKind.ANSWER
             steps.append(Turn(tuple(context), tuple(action), (0.0,) * len(action), kind))
-        result.append(Episode(index // 8, f"question {index // 8}", index, tuple(steps), float(index % 2), StopReason.ANSWERED, gold_answers=("t5 t6 t7",)))
+        result.append(Episode(index // 8, f"question {index // 8}", index, tuple(steps), float(index % 2), StopReason.ANSWERED, gold_answers=(gold,)))
     return result
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one way of doing the work took."""
+    """What one way of doing the work took, round by round."""
 
-    seconds: float
-    """Wall time of the fastest repeat: noise of a busy machine only ever adds."""
-    work_seconds: float
-    """On a CPU the processor time of the cheapest repeat, over all threads, which a busy machine hardly changes; elsewhere the wall time."""
+    wall: tuple[float, ...]
+    """Wall time in seconds."""
+    work: tuple[float, ...]
+    """On a CPU processor time in seconds, over all threads, which a busy machine changes less; elsewhere the wall time."""
     peak_bytes: int | None
     """Largest memory held at one time: of the device, or of the whole process; `None` where the system does not tell."""
 
+    @property
+    def seconds(self) -> float:
+        """Wall time of the middle round."""
+        return median(self.wall)
 
-def costs_of(ways: Mapping[str, Callable[[], object]], repeats: int, device: torch.device) -> dict[str, Cost]:
-    """Time and memory of each way. Repeats go round all ways, so that a slow minute of the machine hits all alike; one round before them warms up."""
-    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-    peaks: dict[str, int | None] = {}
-    for repeat in range(repeats + 1):
+    @property
+    def work_seconds(self) -> float:
+        """Work of the middle round."""
+        return median(self.work)
+
+    def times(self, other: "Cost") -> float:
+        """Work as a multiple of another way's, the middle one of all rounds: what slows the machine for a while slows both in the same round."""
+        return median(own / others for own, others in zip(self.work, other.work, strict=True))
+
+
+def costs_of(ways: Mapping[_Way, Callable[[], object]], repeats: int, device: torch.device, *, warm_up: bool = True) -> dict[_Way, Cost]:
+    """Time and memory of each way. A round takes all ways in turn, so that a slow minute of the machine hits all alike; one more before them warms up."""
+    wall: dict[_Way, list[float]] = {name: [] for name in ways}
+    work: dict[_Way, list[float]] = {name: [] for name in ways}
+    peaks: dict[_Way, int | None] = {}
+    for repeat in range(0 if warm_up else 1, repeats + 1):
         for name, way in ways.items():
             gc.collect()
             _reset_peak(device)
-            start, work = time.perf_counter(), time.process_time()
+            start, worked = time.perf_counter(), time.process_time()
             way()
             _wait(device)
             if repeat:
-                seconds[name].append((time.perf_counter() - start, time.process_time() - work))
+                wall[name].append(time.perf_counter() - start)
+                work[name].append(time.process_time() - worked)
                 peaks[name] = _peak(device)
-    fastest = {name: [min(values) for values in zip(*seconds[name], strict=True)] for name in ways}
-    return {name: Cost(wall, work if device.type == "cpu" else wall, peaks[name]) for name, (wall, work) in fastest.items()}
+    return {name: Cost(tuple(wall[name]), tuple((work if device.type == "cpu" else wall)[name]), peaks[name]) for name in ways}
 
 
 def machine() -> str:

@@ -37,7 +37,7 @@ class GainBench:
     @property
     def time_share(self) -> float:
         """Work that the probes add, as a share of the plain pass's."""
-        return self.costs[PROBES].work_seconds / self.costs[PLAIN].work_seconds - 1
+        return self.costs[PROBES].times(self.costs[PLAIN]) - 1
 
     @property
     def memory_share(self) -> float | None:
@@ -48,13 +48,12 @@ class GainBench:
     @property
     def cheaper(self) -> float:
         """How many times the padded passes' time the probes' added time fits in."""
-        added = self.costs[PROBES].work_seconds - self.costs[PLAIN].work_seconds
-        return self.costs[PADDED].work_seconds / added if added > 0 else float("inf")
+        return self.costs[PADDED].times(self.costs[PLAIN]) / self.time_share if self.time_share > 0 else float("inf")
 
     def __str__(self) -> str:
-        plain = self.costs[PLAIN].work_seconds
+        plain = self.costs[PLAIN]
         rows = [
-            (name, f"{cost.seconds:.3f} s", f"{cost.work_seconds:.3f} s", f"{cost.work_seconds / plain:.2f}", megabytes(cost.peak_bytes))
+            (name, f"{cost.seconds:.3f} s", f"{cost.work_seconds:.3f} s", f"{cost.times(plain):.2f}", megabytes(cost.peak_bytes))
             for name, cost in self.costs.items()
         ]
         memory = "" if self.memory_share is None else f", {self.memory_share:+.1%} peak memory"
@@ -72,7 +71,6 @@ def bench_information_gain(
     model: Path | LlamaConfig = LLAMA_135M,
     shape: Shape | None = None,
     *,
-    gold_tokens: int = 8,
     scaffold_tokens: int = 1,
     attention: Attention = "sdpa",
     dtype: str = "float32",
@@ -89,7 +87,7 @@ def bench_information_gain(
     policy = bench_policy(model, dtype, device)
     vocabulary = int(policy.model.config.vocab_size)
     episodes = bench_episodes(shape, vocabulary)
-    text = torch.randint(vocabulary, (scaffold_tokens + gold_tokens,), generator=torch.Generator().manual_seed(1)).tolist()
+    text = torch.randint(vocabulary, (scaffold_tokens + shape.gold_tokens,), generator=torch.Generator().manual_seed(1)).tolist()
     probe = probe_tree([ScoredText(tuple(text), scaffold_tokens)])
     batch = collate(episodes, policy.pad_token_id, policy.device)
     cuts = [list(observation_cuts(episode).positions.values()) for episode in episodes]
@@ -103,18 +101,18 @@ def bench_information_gain(
             {
                 PLAIN: lambda: policy.token_logprobs(batch),
                 PROBES: lambda: packed(batch),
-                PADDED: lambda: padded_passes(policy, episodes, cuts, text, gold_tokens),
+                PADDED: lambda: padded_passes(policy, episodes, cuts, text, shape.gold_tokens),
                 PACKED: lambda: packed(nothing),
             },
             repeats,
             policy.device,
         )
-        result, padded = packed(batch), padded_passes(policy, episodes, cuts, text, gold_tokens)
+        result, padded = packed(batch), padded_passes(policy, episodes, cuts, text, shape.gold_tokens)
     difference = max(float(abs(gold[:, 0] - values.numpy()).max()) for gold, values in zip(result.gold_logprobs, padded, strict=True))
     size = sum(parameter.numel() for parameter in policy.model.parameters())
     described = (
         f"{size / 1e6:.0f}M parameters, {dtype}, {device}; {shape.episodes} episode(s) of {shape.tokens} tokens, {shape.searches} searches, "
-        f"gold of {gold_tokens} tokens behind {scaffold_tokens} scaffold token(s), {attention}\n{machine()}"
+        f"gold of {shape.gold_tokens} tokens behind {scaffold_tokens} scaffold token(s), {attention}\n{machine()}"
     )
     return GainBench(costs, sum(episode.num_tokens for episode in episodes), result.probe_tokens, difference, described)
 

@@ -10,35 +10,49 @@ from torch import Tensor
 from transformers import LlamaConfig
 
 from a2tgpo.algorithms import ALGORITHMS
-from a2tgpo.batch import collate, tabulate
+from a2tgpo.batch import tabulate
 from a2tgpo.bench import TINY_MODEL, Cost, Shape, bench_episodes, bench_policy, costs_of, machine, megabytes, table
 from a2tgpo.config import Update
 from a2tgpo.episode import Episode
 from a2tgpo.information_gain import measure
-from a2tgpo.policy import Policy, micro_batches
+from a2tgpo.policy import Policy
 from a2tgpo.probes import Scaffold
 from a2tgpo.update import Sample, Updater
 
 BARE, TRAINING, STEP = "bare forward + backward + optimiser", "loss + backward + optimiser", "whole step"
+TARGETS = {TRAINING: 1.10, STEP: 1.45}
+"""What a way may cost at most, as a multiple of the bare work. The step's pass without gradient alone costs a third of it."""
+STEADY = 0.10
+"""By how much tokens/s may differ between batch sizes."""
 SCAFFOLD = Scaffold("t1 ", " t2")
+
+SEARCH_AGENT = Shape(tokens=1024, searches=4, action_tokens=32, shortest=0.5)
+"""Real passages and thoughts in words: several hundred tokens, a gold answer of some. The published runs' episodes are longer still."""
+EMBEDDED_WORLD = Shape(tokens=90, searches=3, action_tokens=4, shortest=0.5, gold_tokens=1)
+"""What the quickstart plays: about 65 tokens, names of one or two, a scaffold of one."""
+SHAPES: Mapping[str, Shape] = {"search-agent": SEARCH_AGENT, "embedded-world": EMBEDDED_WORLD}
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateBench:
-    """Costs per batch size."""
+    """Costs per batch size, for episodes of one shape."""
 
-    costs: Mapping[int, Mapping[str, Cost]]
-    """Number of episodes -> way -> cost."""
+    costs: Mapping[tuple[int, str], Cost]
+    """(Number of episodes, way) -> cost, all from the same rounds."""
     tokens: Mapping[int, int]
     """Number of episodes -> their tokens."""
     described: str
 
     def ratio(self, episodes: int, way: str) -> float:
         """Work of that way as a multiple of the bare work."""
-        return self.costs[episodes][way].work_seconds / self.costs[episodes][BARE].work_seconds
+        return self.costs[episodes, way].times(self.costs[episodes, BARE])
 
-    def tokens_per_second(self, episodes: int, way: str) -> float:
-        return self.tokens[episodes] / self.costs[episodes][way].work_seconds
+    @property
+    def spread(self) -> float:
+        """By how much the whole step's tokens/s differ between the batch sizes, as a share of the lowest."""
+        first = next(iter(self.tokens))
+        speeds = [self.tokens[size] / self.costs[size, STEP].times(self.costs[first, STEP]) for size in self.tokens]
+        return max(speeds) / min(speeds) - 1
 
     def __str__(self) -> str:
         rows = [
@@ -47,46 +61,51 @@ class UpdateBench:
                 f"{cost.seconds:.3f} s",
                 f"{cost.work_seconds:.3f} s",
                 f"{self.ratio(episodes, way):.2f}",
-                f"{self.tokens_per_second(episodes, way):,.0f}",
+                f"{self.tokens[episodes] / cost.work_seconds:,.0f}",
                 megabytes(cost.peak_bytes),
             )
-            for episodes, ways in self.costs.items()
-            for way, cost in ways.items()
+            for (episodes, way), cost in self.costs.items()
         ]
-        return "\n".join([self.described, table(("", "time", "work", "of bare", "tokens/s", "peak memory"), rows)])
+        largest = {way: max(self.ratio(episodes, way) for episodes in self.tokens) for way in TARGETS}
+        verdicts = [f"{way}: at most {largest[way]:.2f} of bare, target {most:.2f}, {_verdict(largest[way] <= most)}" for way, most in TARGETS.items()]
+        if len(self.tokens) > 1:
+            verdicts.append(f"tokens/s of the whole step: {self.spread:.0%} apart, target {STEADY:.0%}, {_verdict(self.spread <= STEADY)}")
+        return "\n".join([self.described, table(("", "time", "work", "of bare", "tokens/s", "peak memory"), rows), *verdicts])
 
 
 def bench_update(
     model: Path | LlamaConfig = TINY_MODEL,
-    shape: Shape | None = None,
+    shape: Shape = SEARCH_AGENT,
     *,
     sizes: Sequence[int] = (64, 256, 1024),
     micro_batch_tokens: int = 4096,
     mini_batches: int = 4,
     dtype: str = "float32",
     device: str = "cpu",
-    repeats: int = 3,
+    repeats: int = 2,
 ) -> UpdateBench:
     """Measure, for every number of episodes: the bare work, the training part, and the step with its pass for old log-probabilities and information gain.
 
-    The bare work is what nobody can save: forward, cross-entropy on the policy tokens, backward and optimiser on as many tokens, in full rows of the
-    mean length.
+    The bare work is what nobody can save: forward, cross-entropy on the policy tokens, backward and optimiser on as many tokens in rows of the same lengths,
+    without padding, in as few passes as the micro-batches allow.
 
     Args:
-        shape: of the episodes; by default 50 to 100 tokens with 3 searches.
+        shape: of the episodes.
+        sizes: numbers of episodes, a cheap one first: it warms up for all.
     """
-    shape = shape or Shape(tokens=100, searches=3, action_tokens=6, shortest=0.5)
     policy = bench_policy(model, dtype, device)
     settings = Update(learning_rate=1e-9, mini_batches=mini_batches, micro_batch_tokens=micro_batch_tokens)
-    costs, tokens = {}, {}
-    for size in sizes:
-        episodes = bench_episodes(replace(shape, episodes=size), int(policy.model.config.vocab_size))
-        costs[size] = costs_of(_ways(policy, episodes, settings), repeats, policy.device)
-        tokens[size] = sum(episode.num_tokens for episode in episodes)
+    batches = {size: bench_episodes(replace(shape, episodes=size), int(policy.model.config.vocab_size)) for size in sizes}
+    ways = {(size, name): way for size, episodes in batches.items() for name, way in _ways(policy, episodes, settings).items()}
+    for name in (BARE, TRAINING, STEP):
+        ways[sizes[0], name]()
+    costs = costs_of(ways, repeats, policy.device, warm_up=False)
+    tokens = {size: sum(episode.num_tokens for episode in episodes) for size, episodes in batches.items()}
     parameters = sum(parameter.numel() for parameter in policy.model.parameters())
     described = (
         f"{parameters / 1e6:.2f}M parameters, {dtype}, {device}; episodes of {round(shape.tokens * shape.shortest)} to {shape.tokens} tokens, "
-        f"{shape.searches} searches, {mini_batches} mini-batches, micro-batches of {micro_batch_tokens:,} tokens\n{machine()}"
+        f"{shape.searches} searches, gold of {shape.gold_tokens}; up to {mini_batches} mini-batches, micro-batches of {micro_batch_tokens:,} tokens\n"
+        f"{machine()}"
     )
     return UpdateBench(costs, tokens, described)
 
@@ -94,14 +113,16 @@ def bench_update(
 def _ways(policy: Policy, episodes: list[Episode], settings: Update) -> dict[str, Callable[[], object]]:
     algorithm = ALGORITHMS["a2tgpo"]()
     updater = Updater(policy, settings, algorithm.loss, total_steps=1, seed=0)
-    rows, targets = _full_rows(policy, episodes)
+    ordered = sorted(episodes, key=lambda episode: -episode.num_tokens)
+    count = min(settings.mini_batches, len({episode.group for episode in episodes}))  # as in the update, where a mini-batch holds whole groups
+    mini_batches = [_full_rows(policy, ordered[start::count], settings.micro_batch_tokens) for start in range(count)]
 
     def bare() -> None:
         policy.model.train()
-        for chosen in torch.arange(len(rows)).tensor_split(settings.mini_batches):
+        for passes in mini_batches:
             updater.optimizer.zero_grad(set_to_none=True)
-            for micro in micro_batches([rows.shape[1]] * len(chosen), settings.micro_batch_tokens):
-                _bare_backward(policy, rows[chosen[micro]], targets[chosen[micro]])
+            for rows, targets in passes:
+                _bare_backward(policy, rows, targets)
             torch.nn.utils.clip_grad_norm_(policy.model.parameters(), settings.max_grad_norm)
             updater.optimizer.step()
         policy.model.eval()
@@ -109,25 +130,40 @@ def _ways(policy: Policy, episodes: list[Episode], settings: Update) -> dict[str
     def sample() -> Sample:
         measured = measure(policy, episodes, SCAFFOLD, micro_batch_tokens=settings.micro_batch_tokens)
         turns = tabulate(measured.episodes)
-        return Sample(collate(episodes, policy.pad_token_id, policy.device), measured.scores.logprobs, turns.group, algorithm(turns))
+        return Sample(measured.tokens, measured.scores.logprobs, turns.group, algorithm(turns))
 
     ready = sample()
     return {BARE: bare, TRAINING: lambda: updater(ready, 0), STEP: lambda: updater(sample(), 0)}
 
 
-def _full_rows(policy: Policy, episodes: list[Episode]) -> tuple[Tensor, Tensor]:
-    """As many tokens in rows of the mean length, and what is to be predicted: -100 but for the policy tokens. Both [row, token]."""
-    width = sum(episode.num_tokens for episode in episodes) // len(episodes)
-    ids = [token for episode in episodes for token in episode.token_ids]
-    sampled = [flag for episode in episodes for flag in episode.action_mask]
-    rows = torch.tensor(ids[: len(episodes) * width], device=policy.device).view(-1, width)
-    mask = torch.tensor(sampled[: len(episodes) * width], device=policy.device).view(-1, width)
-    return rows, torch.where(mask, rows, -100)
+def _full_rows(policy: Policy, episodes: list[Episode], micro_batch_tokens: int) -> list[tuple[Tensor, Tensor]]:
+    """Per pass: token ids, and what is to be predicted (-100 but for the policy tokens), both [row token].
+
+    Passes take the episodes in their order until the budget is full, and cut their tokens into as many rows of equal length.
+    """
+    passes: list[list[Episode]] = [[]]
+    for episode in episodes:
+        if passes[-1] and sum(other.num_tokens for other in passes[-1]) + episode.num_tokens > micro_batch_tokens:
+            passes.append([])
+        passes[-1].append(episode)
+    result = []
+    for chosen in passes:
+        width = sum(episode.num_tokens for episode in chosen) // len(chosen)
+        places = len(chosen) * width
+        rows = torch.tensor([token for episode in chosen for token in episode.token_ids][:places], device=policy.device).view(-1, width)
+        sampled = torch.tensor([flag for episode in chosen for flag in episode.action_mask][:places], device=policy.device).view(-1, width)
+        result.append((rows, torch.where(sampled, rows, -100)))
+    return result
 
 
 def _bare_backward(policy: Policy, rows: Tensor, targets: Tensor) -> None:
     """The shortest way to a gradient: transformers' own forward, logits where a policy token is predicted, cross-entropy."""
-    hidden = policy.model.get_decoder()(input_ids=rows, use_cache=False).last_hidden_state[:, :-1]
-    wanted = targets[:, 1:]
-    logits = policy.model.get_output_embeddings()(hidden[wanted >= 0]).float()
-    F.cross_entropy(logits, wanted[wanted >= 0]).backward()  # type: ignore[no-untyped-call]
+    with policy.precision():
+        hidden = policy.model.get_decoder()(input_ids=rows, use_cache=False).last_hidden_state[:, :-1]
+        wanted = targets[:, 1:]
+        logits = policy.model.get_output_embeddings()(hidden[wanted >= 0])
+    F.cross_entropy(logits.float(), wanted[wanted >= 0]).backward()  # type: ignore[no-untyped-call]
+
+
+def _verdict(met: bool) -> str:
+    return "met" if met else "missed"

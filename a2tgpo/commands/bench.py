@@ -37,12 +37,10 @@ class GainOptions:
 class UpdateOptions:
     """A whole update step beside the bare forward, backward and optimiser step on as many tokens."""
 
-    model: Path | None = None
-    """A model folder; by default one of the quickstart's size with random weights."""
-    tokens: int = 100
-    """Tokens of the longest episode; the shortest has half of them."""
-    searches: int = 3
-    action_tokens: int = 6
+    model: Literal["tiny", "135m"] | Path = "tiny"
+    """Random weights in the quickstart's size or in that of a Llama-type model of 135 million parameters, or a model folder."""
+    shapes: tuple[Literal["search-agent", "embedded-world"], ...] = ("search-agent", "embedded-world")
+    """Episodes of 512 to 1,024 tokens with 4 searches and a gold answer of 8, of 45 to 90 tokens with 3 and a gold answer of 1, or both."""
     sizes: tuple[int, ...] = (64, 256, 1024)
     """Episodes per batch, one measurement each."""
     mini_batches: int = 4
@@ -50,7 +48,7 @@ class UpdateOptions:
     dtype: Literal["float32", "bfloat16"] = "float32"
     device: str = "cpu"
     threads: int = 1
-    repeats: int = 3
+    repeats: int = 2
 
 
 @dataclass(frozen=True)
@@ -80,11 +78,10 @@ def _information_gain(words: list[str]) -> str:
     from a2tgpo.bench.gain import bench_information_gain
 
     torch.set_num_threads(options.threads)
-    shape = Shape(options.tokens, options.searches, options.action_tokens, options.episodes)
+    shape = Shape(options.tokens, options.searches, options.action_tokens, options.episodes, gold_tokens=options.gold_tokens)
     result = bench_information_gain(
         options.model or LLAMA_135M,
         shape,
-        gold_tokens=options.gold_tokens,
         scaffold_tokens=options.scaffold_tokens,
         attention=options.attention,
         dtype=options.dtype,
@@ -98,22 +95,24 @@ def _update(words: list[str]) -> str:
     options = parse(UpdateOptions, words, "bench update")
     import torch
 
-    from a2tgpo.bench import TINY_MODEL, Shape
-    from a2tgpo.bench.update import bench_update
+    from a2tgpo.bench import LLAMA_135M, TINY_MODEL
+    from a2tgpo.bench.update import SHAPES, bench_update
 
     torch.set_num_threads(options.threads)
-    shape = Shape(options.tokens, options.searches, options.action_tokens, shortest=0.5)
-    result = bench_update(
-        options.model or TINY_MODEL,
-        shape,
-        sizes=options.sizes,
-        mini_batches=options.mini_batches,
-        micro_batch_tokens=options.micro_batch_tokens,
-        dtype=options.dtype,
-        device=options.device,
-        repeats=options.repeats,
-    )
-    return str(result)
+    results = [
+        bench_update(
+            {"tiny": TINY_MODEL, "135m": LLAMA_135M}.get(str(options.model), options.model),
+            SHAPES[name],
+            sizes=options.sizes,
+            mini_batches=options.mini_batches,
+            micro_batch_tokens=options.micro_batch_tokens,
+            dtype=options.dtype,
+            device=options.device,
+            repeats=options.repeats,
+        )
+        for name in options.shapes
+    ]
+    return "\n\n".join(f"{name}: {result}" for name, result in zip(options.shapes, results, strict=True))
 
 
 def _credit(words: list[str]) -> str:
@@ -153,6 +152,8 @@ class RolloutOptions:
     episodes: int = 64
     turns: int = 4
     max_action_tokens: int = 16
+    vllm: bool = False
+    """Also with vLLM; the default policy then has wider heads, for all engines."""
 
 
 def _env(words: list[str]) -> str:
@@ -194,7 +195,7 @@ def _rollout(words: list[str]) -> str:
     from a2tgpo.bench import table
     from a2tgpo.bench.rollout import bench_rollout
 
-    rows = bench_rollout(options.model, options.episodes, options.turns, options.max_action_tokens)
+    rows = bench_rollout(options.model, options.episodes, options.turns, options.max_action_tokens, vllm=options.vllm)
     titles = ("engine", "episodes/min", "tokens/s", "of the baseline", "turns")
     base = rows[0].tokens_per_second
     cells = [[r.name, f"{r.episodes_per_minute:,.0f}", f"{r.tokens_per_second:,.0f}", f"{r.tokens_per_second / base:.2f}×", f"{r.turns:.1f}"] for r in rows]
