@@ -1,7 +1,9 @@
 """What the log says about information gain, per turn index."""
 
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -15,7 +17,7 @@ def gain_metrics(measurement: Measurement) -> dict[str, float]:
     `gain_turn_k` mean; `…_std` spread (population); `…_positive` share above 0; `…_missing` share of the searches without a gain; `…_group_size` scored
     episodes per question, i.e. what turn-group statistics rest on. The same without `_turn_k` for all turns together. Numbers that do not exist are left out.
 
-    `probe_token_share` is what the probes added to the pass, in tokens. Their share of time is close to it (see the bench) and cannot be told apart in a pass.
+    `probe_token_share` is what the probes added to the pass, in tokens. What they added in time cannot be told within a pass; see `probe_time_metrics`.
     """
     episodes = measurement.episodes
     depth = max((episode.num_turns for episode in episodes), default=0)
@@ -23,6 +25,30 @@ def gain_metrics(measurement: Measurement) -> dict[str, float]:
     for turn in range(depth):
         metrics |= _of(f"gain_turn_{turn}", episodes, range(turn, turn + 1))
     return metrics
+
+
+def probe_time_metrics(
+    run_pass: Callable[[Sequence[Episode], bool], object], episodes: Sequence[Episode], num_tokens: int, seconds: Mapping[str, float]
+) -> dict[str, float]:
+    """`probe_time_share`: time that the probes add to the pass, as a share of the pass without them; `probe_time_share_step`: as a share of the whole step.
+
+    Measured by running the pass over some episodes with probes and without, in turn; of three times each the shortest counts, since noise only ever adds.
+
+    Args:
+        run_pass: the pass over episodes, with probes if true; done when it returns.
+        episodes: of the step, at least one.
+        num_tokens: how many of their tokens are enough.
+        seconds: what the step took, part by part; `seconds_gain` is its own pass.
+    """
+    enough = sum(end <= num_tokens for end in accumulate(episode.num_tokens for episode in episodes))
+    times: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(3):
+        for probes in times:
+            start = time.perf_counter()
+            run_pass(episodes[: max(1, enough)], probes)
+            times[probes].append(time.perf_counter() - start)
+    added = min(times[True]) / min(times[False]) - 1
+    return {"probe_time_share": added, "probe_time_share_step": added / (1 + added) * seconds["seconds_gain"] / sum(seconds.values())}
 
 
 def _of(name: str, episodes: Sequence[Episode], turns: range) -> dict[str, float]:

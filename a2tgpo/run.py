@@ -18,6 +18,7 @@ from a2tgpo.checkpoint import Checkpoint, checkpoints, load_checkpoint, optimize
 from a2tgpo.config import Recipe, to_toml
 from a2tgpo.episode import Episode
 from a2tgpo.evaluate import Evaluation, evaluate, fixed_subset
+from a2tgpo.gain_metrics import probe_time_metrics
 from a2tgpo.information_gain import Measurement, measure
 from a2tgpo.manifest import manifest
 from a2tgpo.policy import Policy
@@ -88,12 +89,27 @@ class Run:
             self.best_step, self.best_score = self.step, metrics["outcome"]
         return result
 
+    @property
+    def evaluation_due(self) -> bool:
+        """Is the policy to be evaluated after the step just done?"""
+        return self.step == self.recipe.training.steps or self.step % self.recipe.training.evaluate_every == 0
+
+    def probe_time(self, measured: Measurement, seconds: Mapping[str, float]) -> dict[str, float]:
+        """What the probes added to the time of the step, see `probe_time_metrics`. It costs some passes, so only where an evaluation is due."""
+        if not measured.probe_tokens or not self.evaluation_due:
+            return {}
+
+        def run_pass(episodes: Sequence[Episode], probes: bool) -> Measurement:
+            return self.measure(episodes, wanted=probes)
+
+        return probe_time_metrics(run_pass, measured.episodes, self.recipe.update.micro_batch_tokens // 4, seconds)
+
     def keep(self, measured: Measurement, credit: Credit) -> None:
         """What is due after a step: sampled episodes, evaluation, checkpoint."""
         settings, last = self.recipe.training, self.step == self.recipe.training.steps
         if last or self.step % settings.log_episodes_every == 0:
             self.log.episodes(f"step-{self.step:06d}", measured.episodes, self.parts.policy.tokenizer, credit, measured.values.tolist())
-        if last or self.step % settings.evaluate_every == 0:
+        if self.evaluation_due:
             self.evaluate()
         if last or self.stopping or self.step % settings.checkpoint_every == 0 or self.best_step == self.step:
             self.save()

@@ -82,6 +82,7 @@ def train_step(run: Run, stream: QuestionStream) -> None:
     entropy = {"entropy": float(measured.scores.entropy[measured.tokens.action_mask].mean())}
     mismatch = mismatch_metrics(measured.tokens, measured.scores.logprobs, parts.algorithm.loss.importance_cap)
     metrics = episode_metrics(measured.episodes) | failed | gain_metrics(measured) | mismatch | credit_metrics(table, credit) | entropy | updated | clock.laps
+    metrics |= run.probe_time(measured, clock.laps)
     run.record("train", metrics)
     run.watchdog(metrics)
     run.keep(measured, credit)

@@ -117,7 +117,8 @@ def in_child(runs: Path, kill_at: int = 0, after: bool = False) -> tuple[int, in
 def outcome(runs: Path) -> dict[str, Any]:
     """Everything that must be equal: weights, optimiser state, metrics without the clock, episodes."""
     folder = runs / "kill" / "run"
-    clockless = [{key: value for key, value in row.items() if not key.startswith("seconds_") and value == value} for row in read_metrics(folder)]
+    clock = ("seconds_", "probe_time")
+    clockless = [{key: value for key, value in row.items() if not key.startswith(clock) and value == value} for row in read_metrics(folder)]
     files = [*folder.glob("model/*.safetensors"), *folder.glob("checkpoints/*/*.safetensors"), *folder.glob("e*/*.jsonl")]
     hashes = {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(files)}
     warm = [hashlib.sha256(path.read_bytes()).hexdigest() for path in runs.glob(".cache/warm-start-*/model.safetensors")]

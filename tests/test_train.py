@@ -48,7 +48,7 @@ def run(recipe: Recipe, folder: Path, model: Path) -> list[tuple[str, int]]:
 
 def comparable(folder: Path) -> list[dict[str, float]]:
     """Metrics without the clock."""
-    return [{key: value for key, value in row.items() if not key.startswith("seconds_") and value == value} for row in read_metrics(folder)]
+    return [{key: value for key, value in row.items() if not key.startswith(("seconds_", "probe_time")) and value == value} for row in read_metrics(folder)]
 
 
 def weights(folder: Path) -> bytes:
@@ -63,6 +63,9 @@ def test_a_run_leaves_everything_in_its_folder(tmp_path: Path, model_folder: Pat
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {"corpus_sha256", "questions_sha256", "model_sha256", "libraries", "git_commit", "decoding", "normalizer", "settings", "seed"} <= manifest.keys()
     rows = read_metrics(folder, "train")
+    assert ["probe_time_share" in row for row in rows] == [False, True, False, True]  # where an evaluation is due
+    added, seconds = rows[-1]["probe_time_share"], [rows[-1][f"seconds_{part}"] for part in ("rollout", "gain", "update")]
+    assert rows[-1]["probe_time_share_step"] == pytest.approx(added / (1 + added) * seconds[1] / sum(seconds))
     assert {"em", "loss", "clip_fraction", "grad_norm", "entropy", "gain", "seconds_rollout", "seconds_gain", "seconds_update"} <= rows[-1].keys()
     assert len((folder / "evaluations" / "step-000004.jsonl").read_text().splitlines()) == 12
     assert list((folder / "tensorboard").iterdir())
