@@ -19,6 +19,7 @@ from a2tgpo.chat import Chat
 from a2tgpo.config import ConfigError, Environment, Recipe
 from a2tgpo.engines.base import Engine
 from a2tgpo.engines.transformers import TransformersEngine
+from a2tgpo.engines.vllm import VLLMEngine, check_installed
 from a2tgpo.envs import Question, SearchQAVectorEnv
 from a2tgpo.envs.corpus import corpus_fingerprint
 from a2tgpo.policy import Policy
@@ -77,10 +78,14 @@ def make_engine(recipe: Recipe, policy: Policy) -> Engine:
         ConfigError: if it cannot be started.
     """
     if recipe.model.engine == "vllm":
-        from a2tgpo.engines.vllm import VLLMEngine
-
         return VLLMEngine(policy, recipe.vllm, min(recipe.rollout.max_episode_tokens, policy.max_tokens))
     return TransformersEngine(policy)
+
+
+def check_engine(recipe: Recipe) -> None:
+    """Raise ConfigError if the recipe's engine is not installed, before anything else takes time."""
+    if recipe.model.engine == "vllm":
+        check_installed()
 
 
 def make_split(recipe: Recipe, policy: Policy, engine: Engine, split: str, num_envs: int) -> Split:

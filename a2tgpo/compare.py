@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from a2tgpo.algorithms.loader import make_algorithm
-from a2tgpo.build import limit_threads, nested
+from a2tgpo.build import check_engine, limit_threads, nested
 from a2tgpo.comparable import check_comparable
 from a2tgpo.config import Recipe, to_toml
 from a2tgpo.continuing import check_same_recipe
@@ -45,6 +45,7 @@ def compare(recipe: Recipe, runs: Path, console: Console) -> list[Job]:
     jobs = jobs_of(recipe, folder)
     for job in jobs:
         make_algorithm(job.recipe.algorithm, nested(job.recipe.algorithm_options))
+        check_engine(job.recipe)
         check_same_recipe(job.recipe, job.folder)
     check_comparable([job for job in jobs if job.finished], recipe.study.allow)
     limit_threads(recipe.model.threads)

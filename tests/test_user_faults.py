@@ -14,6 +14,7 @@ import pytest
 import torch
 from rich.console import Console
 
+import a2tgpo.engines.vllm.start
 from a2tgpo.checkpoint import CheckpointError
 from a2tgpo.cli import main, meant_for_users
 from a2tgpo.commands.options import printable
@@ -117,6 +118,16 @@ def test_the_algorithm_is_checked_before_the_warm_start(capsys: pytest.CaptureFi
 def test_studies_of_nothing(study: Study, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         contenders_of(Recipe(study=study))
+
+
+@pytest.mark.parametrize("command", ["train", "compare"])
+def test_the_engine_is_looked_for_before_the_warm_start(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    monkeypatch.setattr(a2tgpo.engines.vllm.start, "_installed", lambda name: False)
+    message = error_of(capsys, command, "quickstart", "--runs", str(tmp_path), "--model.engine", "vllm")
+    assert "model.engine: got 'vllm', but vLLM is not installed; run `pip install 'a2tgpo[vllm]'`" in message
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", ["data", "bench", "baseline"])

@@ -53,7 +53,7 @@ def train(words: list[str], console: Console) -> int:
     if options is None:
         return 0
     from a2tgpo.algorithms.loader import make_algorithm
-    from a2tgpo.build import limit_threads, nested
+    from a2tgpo.build import check_engine, limit_threads, nested
     from a2tgpo.contenders import label
 
     recipe = options.recipe
@@ -62,6 +62,7 @@ def train(words: list[str], console: Console) -> int:
     from a2tgpo.train import train as run
 
     make_algorithm(recipe.algorithm, nested(recipe.algorithm_options))  # before the warm start, which may take minutes
+    check_engine(recipe)
     folder = resumed or options.runs / recipe.name / f"{label(recipe.algorithm)}-s{recipe.seed}"
     check_same_recipe(recipe, folder)
     model_folder = prepare_model(recipe, options.runs, console)

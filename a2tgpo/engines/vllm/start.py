@@ -34,6 +34,7 @@ def start(policy: Policy, settings: VLLM, max_tokens: int) -> Any:
     Raises:
         ConfigError: if vLLM is missing or too old, or cannot run this model with these settings.
     """
+    check_installed()
     _prepare()
     from vllm import LLM
     from vllm.platforms import current_platform
@@ -83,8 +84,8 @@ def _check_heads(policy: Policy) -> None:
         )
 
 
-def _prepare() -> None:
-    """Settings that vLLM reads from the environment, before it is imported.
+def check_installed() -> None:
+    """Is there a vLLM that this package can use? Takes no time.
 
     Raises:
         ConfigError: if it is not installed, or too old.
@@ -97,6 +98,10 @@ def _prepare() -> None:
         )
     if tuple(int(part) for part in versions[0].split(".")[:2]) < OLDEST:
         raise ConfigError(f"model.engine: got vLLM {versions[0]}, expected at least {OLDEST[0]}.{OLDEST[1]}; install that, or use 'transformers'")
+
+
+def _prepare() -> None:
+    """Settings that vLLM reads from the environment, before it is imported."""
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # weights are handed over inside the process
     os.environ["VLLM_NO_USAGE_STATS"] = "1"
     os.environ["HF_HUB_OFFLINE"] = "1"
