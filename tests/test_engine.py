@@ -215,6 +215,24 @@ def test_cache_is_really_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fed == [3]  # the last sampled token, which never was an input, and the two new ones
 
 
+def test_the_prompt_of_a_group_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = policy_of("qwen2")
+    engine, sampling = TransformersEngine(policy), Sampling(4, STOP)
+    first, second = [5, 6, 7], [9, 8, 7, 6]
+    fed: list[tuple[int, ...]] = []
+    read = LeanForward.read
+
+    def counted(self: LeanForward, token_ids: torch.Tensor, *more: Any) -> torch.Tensor:
+        fed.append(tuple(token_ids.shape))
+        return read(self, token_ids, *more)
+
+    monkeypatch.setattr(LeanForward, "read", counted)
+    prompts = [first, second, first, second, first]
+    samples = engine.generate(prompts, sampling, list(range(5)))
+    assert fed == [(2, 4)]
+    assert [sample.token_ids for sample in samples] == [plain_sample(policy, prompt, sampling, seed).token_ids for seed, prompt in enumerate(prompts)]
+
+
 def test_a_call_that_broke_off_leaves_nothing_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = tiny_policy()
     engine, sampling = TransformersEngine(policy), Sampling(1, STOP)

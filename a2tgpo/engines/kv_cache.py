@@ -32,7 +32,7 @@ class _PositionLayer(DynamicLayer):  # type: ignore[misc]
         key_states = key_states.to(value_states.dtype)  # under autocast, rotated keys are wider than what attention makes of them
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-            self.keys, self.values = self._moved(key_states, slice(None), 0), self._moved(value_states, slice(None), 0)
+            self.keys, self.values = self._empty(key_states), self._empty(value_states)
         index = self._cache.index(heads=key_states.shape[1])
         for states, new in ((self.keys, key_states), (self.values, value_states)):
             states.view(-1, states.shape[3]).index_copy_(0, index, new.reshape(-1, states.shape[3]))
@@ -42,16 +42,18 @@ class _PositionLayer(DynamicLayer):  # type: ignore[misc]
     def get_seq_length(self) -> int:
         return self._cache.columns
 
-    def select(self, rows: Int[Tensor, " row"] | slice, columns: int) -> None:
+    def select(self, rows: Int[Tensor, " row"], columns: int) -> None:
         """Move the first columns of these rows to storage of the cache's present size."""
         if self.is_initialized:
             self.keys, self.values = self._moved(self.keys, rows, columns), self._moved(self.values, rows, columns)
 
-    def _moved(self, states: Tensor, rows: Int[Tensor, " row"] | slice, columns: int) -> Tensor:
-        result = states.new_empty((self._cache.rows, states.shape[1], self._cache.width, states.shape[3]))
-        result[:, :, :columns] = states[rows, :, :columns]
-        result[:, :, columns:] = 0
+    def _moved(self, states: Tensor, rows: Int[Tensor, " row"], columns: int) -> Tensor:
+        result = self._empty(states)
+        torch.index_select(states[:, :, :columns], 0, rows, out=result[:, :, :columns])
         return result
+
+    def _empty(self, like: Tensor) -> Tensor:
+        return like.new_zeros((self._cache.rows, like.shape[1], self._cache.width, like.shape[3]))  # what nobody sees must still be a number
 
     def swap(self, rows: Int[Tensor, " row"], others: Int[Tensor, " row"]) -> None:
         for states in (self.keys, self.values):
@@ -77,11 +79,11 @@ class PositionCache:
         return whole_vectors(self.capacity + 1)
 
     def select(self, rows: list[int], capacity: int) -> None:
-        """Keep these rows, in this order, with room for `capacity` columns."""
-        kept = slice(None) if rows == list(range(self.rows)) else torch.tensor(rows, device=self._positions.device)
+        """Keep these rows, in this order and as often as they are named, with room for `capacity` columns."""
+        kept, columns = torch.tensor(rows, device=self._positions.device), min(self.columns, capacity)
         self.rows, self.capacity = len(rows), capacity
         for layer in self.layers:
-            layer.select(kept, min(self.columns, capacity))
+            layer.select(kept, columns)
 
     def swap(self, rows: list[int], others: list[int]) -> None:
         """Let each of these rows change places with another."""

@@ -109,20 +109,33 @@ class TransformersEngine:
         if batch is not None and not batch.go_on(prompts, capacity):
             batch = None
         with self._policy.precision():
-            batch = batch or self._fresh(prompts, capacity)
-            self._sample(batch, sampling, _uniforms(seeds, sampling.max_tokens))
+            if batch is None:
+                batch, hidden, last = self._fresh(prompts, capacity)
+            else:
+                hidden, last = self._read(batch)
+            self._sample(batch, hidden, last, sampling, _uniforms(seeds, sampling.max_tokens))
         self._batch = batch
         return [Sample(tuple(row.token_ids), tuple(row.logprobs), row.complete) for row in sorted(batch.rows, key=lambda row: row.index)]
 
-    def _fresh(self, prompts: Sequence[Sequence[int]], capacity: int) -> _Batch:
-        cache = PositionCache(self._policy.model.config.num_hidden_layers, len(prompts), capacity)
-        return _Batch([_Row(index, list(prompt)) for index, prompt in enumerate(prompts)], cache, forward_of(self._policy.model, cache))
+    def _fresh(self, prompts: Sequence[Sequence[int]], capacity: int) -> tuple[_Batch, Float[Tensor, "row width"], Int[Tensor, " row"]]:
+        """A batch of new prompts, and what `_read` returns. A prompt of several rows, such as that of a group, is read once."""
+        distinct = list(dict.fromkeys(tuple(prompt) for prompt in prompts))
+        cache = PositionCache(self._policy.model.config.num_hidden_layers, len(distinct), capacity)
+        batch = _Batch([_Row(index, list(prompt)) for index, prompt in enumerate(distinct)], cache, forward_of(self._policy.model, cache))
+        hidden, last = self._read(batch)
+        place = {prompt: index for index, prompt in enumerate(distinct)}
+        places = [place[tuple(prompt)] for prompt in prompts]
+        batch.rows = [_Row(index, list(prompt)) for index, prompt in enumerate(prompts)]
+        if len(distinct) < len(prompts):
+            cache.select(places, capacity)
+        return batch, hidden[places], last[places]
 
-    def _sample(self, batch: _Batch, sampling: Sampling, uniforms: Float[np.ndarray, "row step"]) -> None:
-        """Append to all rows. Those that are still computed come first."""
+    def _sample(
+        self, batch: _Batch, hidden: Float[Tensor, "row width"], last: Int[Tensor, " row"], sampling: Sampling, uniforms: Float[np.ndarray, "row step"]
+    ) -> None:
+        """Append to all rows, from what `_read` returns. Rows that are still computed come first."""
         rows, forward, stops, head = batch.rows, batch.forward, self._stops[sampling.stop], self._policy.model.get_output_embeddings()
         uniform = torch.from_numpy(uniforms).to(self._policy.device)
-        hidden, last = self._read(batch)
         columns = max(len(row.prompt) for row in rows)
         step = forward.steps(last, columns, sampling.max_tokens - 1)
         for number in range(sampling.max_tokens):
