@@ -37,6 +37,12 @@ def test_help_imports_no_torch() -> None:
         (("train", "quickstart", "--rollout.group-size", "1"), "rollout.group_size: got 1, expected at least 2"),
         (("evaluate", "nowhere"), "model: got 'nowhere'"),
         (("play", "nowhere"), "run: got 'nowhere'"),
+        (("bench", "rollout", "--episodes", "0"), "bench.episodes: got 0, expected at least 1"),
+        (("bench", "update", "--sizes", "8", "0"), "bench.sizes: got 0, expected at least 1"),
+        (("bench", "credit", "--episodes"), "bench.episodes: got nothing, expected at least one value"),
+        (("bench", "env", "--passages", "2"), "bench.passages: got 2, expected at least 3"),
+        (("bench", "retrieval", "--queries", "-5"), "bench.queries: got -5, expected at least 1"),
+        (("bench", "information-gain", "--searches", "-1"), "bench.searches: got -1, expected at least 0"),
     ],
 )
 def test_errors_of_arguments(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str) -> None:

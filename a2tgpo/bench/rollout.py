@@ -78,15 +78,18 @@ class RolloutRow:
 
 
 def bench_rollout(
-    model: Path | None = None, episodes: int = 64, turns: int = 4, max_action_tokens: int = 16, repeats: int = 3, *, vllm: bool = False
+    model: Path | None = None, episodes: int = 64, turns: int = 4, max_action_tokens: int = 16, repeats: int = 8, *, vllm: bool = False
 ) -> list[RolloutRow]:
     """Play the same questions with the baseline and with our engines; the best of `repeats` of each, taken in turns.
 
     Args:
-        model: a folder; by default an untrained policy of the quickstart's shape, which never ends an action by itself, so every turn has its full length.
+        model: a folder; by default an untrained policy of the quickstart's shape, which seldom ends an action, so most turns have their full length.
         episodes: played side by side.
         turns: of every episode, at most.
         vllm: play with vLLM too. The default policy then has two heads instead of four, for all engines, since vLLM has none so narrow on a CPU.
+
+    Raises:
+        ValueError: for more episodes than there are questions.
     """
     torch.set_num_threads(1)
     policy = tiny_policy(protocol_of("tags_brief").tags, heads=2 if vllm else 4, context=CONTEXT) if model is None else Policy.load(model)
@@ -101,6 +104,8 @@ def bench_rollout(
         scorer=None,
         autoreset_mode=AutoresetMode.DISABLED,
     )
+    if episodes > len(env.questions):
+        raise ValueError(f"episodes: got {episodes}, expected at most {len(env.questions)}, the bench's questions")
     engines: dict[str, Engine] = {BASELINE: GenerateEngine(policy), OURS: TransformersEngine(policy)}
     if vllm:
         engines[VLLM] = VLLMEngine(policy, config.VLLM(), CONTEXT)

@@ -3,12 +3,16 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from rich.console import Console
 
 from a2tgpo.commands.options import parse
 from a2tgpo.config import ConfigError
+
+_T = TypeVar("_T")
+_LEAST = {"searches": 0, "scaffold_tokens": 0, "passages": 3}
+"""Smallest value of settings that count something; of all others 1. A search of the benches asks for three passages."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,25 @@ def bench(words: list[str], console: Console) -> int:
     return 0
 
 
+def _options(kind: type[_T], words: list[str], what: str) -> _T:
+    """The arguments of a bench.
+
+    Raises:
+        ConfigError: if a number of something is too small to measure anything, or a list is empty.
+    """
+    options = parse(kind, words, f"bench {what}")
+    for name, value in vars(options).items():
+        values, least, flag = value if isinstance(value, tuple) else (value,), _LEAST.get(name, 1), f"--{name.replace('_', '-')}"
+        if not values:
+            raise ConfigError(f"bench.{name}: got nothing, expected at least one value after {flag}")
+        for each in values:
+            if type(each) is int and each < least:
+                raise ConfigError(f"bench.{name}: got {each}, expected at least {least}; give {flag} a larger value or leave it out")
+    return options
+
+
 def _information_gain(words: list[str]) -> str:
-    options = parse(GainOptions, words, "bench information-gain")
+    options = _options(GainOptions, words, "information-gain")
     import torch
 
     from a2tgpo.bench import LLAMA_135M, Shape
@@ -92,7 +113,7 @@ def _information_gain(words: list[str]) -> str:
 
 
 def _update(words: list[str]) -> str:
-    options = parse(UpdateOptions, words, "bench update")
+    options = _options(UpdateOptions, words, "update")
     import torch
 
     from a2tgpo.bench import LLAMA_135M, TINY_MODEL
@@ -116,7 +137,7 @@ def _update(words: list[str]) -> str:
 
 
 def _credit(words: list[str]) -> str:
-    options = parse(CreditOptions, words, "bench credit")
+    options = _options(CreditOptions, words, "credit")
     from a2tgpo.bench.credit import bench_credit, format_timings
 
     return format_timings(bench_credit(options.episodes, repeats=options.repeats))
@@ -152,12 +173,13 @@ class RolloutOptions:
     episodes: int = 64
     turns: int = 4
     max_action_tokens: int = 16
+    repeats: int = 8
     vllm: bool = False
     """Also with vLLM; the default policy then has wider heads, for all engines."""
 
 
 def _env(words: list[str]) -> str:
-    options = parse(EnvOptions, words, "bench env")
+    options = _options(EnvOptions, words, "env")
     from a2tgpo.bench import table
     from a2tgpo.bench.env import bench_env
 
@@ -168,7 +190,7 @@ def _env(words: list[str]) -> str:
 
 
 def _retrieval(words: list[str]) -> str:
-    options = parse(RetrievalOptions, words, "bench retrieval")
+    options = _options(RetrievalOptions, words, "retrieval")
     from a2tgpo.bench import table
     from a2tgpo.bench.retrieval import RECALL_AT, bench_retrieval
 
@@ -191,11 +213,11 @@ def _retrieval(words: list[str]) -> str:
 
 
 def _rollout(words: list[str]) -> str:
-    options = parse(RolloutOptions, words, "bench rollout")
+    options = _options(RolloutOptions, words, "rollout")
     from a2tgpo.bench import table
     from a2tgpo.bench.rollout import bench_rollout
 
-    rows = bench_rollout(options.model, options.episodes, options.turns, options.max_action_tokens, vllm=options.vllm)
+    rows = bench_rollout(options.model, options.episodes, options.turns, options.max_action_tokens, options.repeats, vllm=options.vllm)
     titles = ("engine", "episodes/min", "tokens/s", "of the baseline", "turns")
     base = rows[0].tokens_per_second
     cells = [[r.name, f"{r.episodes_per_minute:,.0f}", f"{r.tokens_per_second:,.0f}", f"{r.tokens_per_second / base:.2f}×", f"{r.turns:.1f}"] for r in rows]

@@ -20,7 +20,8 @@ class Stops:
         self._tail = max((len(string) for string in strings), default=0) + 2
         self.texts: tuple[str, ...] = () if all(len(row) == 1 for row in ids) else self._strings
         """What must be looked for in the text, since some of it is spread over several tokens."""
-        self._closing = self._tokens_that_may_close() if self.texts else set()
+        self.candidates: set[int] = self.token_ids | (self._tokens_that_may_close() if self.texts else set())
+        """No other token ends a row."""
 
     def _tokens_that_may_close(self) -> set[int]:
         last = {string[-1] for string in self._strings}
@@ -30,9 +31,7 @@ class Stops:
     def completed(self, token_ids: Sequence[int]) -> bool:
         """Does the last of these tokens end the row?"""
         token = token_ids[-1]
-        if token in self.token_ids:
-            return True
-        if token not in self._closing:
-            return False
+        if token in self.token_ids or token not in self.candidates:
+            return token in self.token_ids
         text = self._tokenizer.decode(list(token_ids[-self._tail :]), skip_special_tokens=False)
         return any(string in text for string in self._strings)

@@ -5,6 +5,7 @@ A prompt that continues a row of the previous call reuses that row's cache and o
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -144,7 +145,7 @@ class TransformersEngine:
                 if not row.complete:
                     row.token_ids.append(token)
                     row.logprobs.append(logprob)
-                    row.complete = stops.completed(row.token_ids)
+                    row.complete = token in stops.candidates and stops.completed(row.token_ids)
             active = [index for index, row in enumerate(rows) if not row.complete]
             if not active or number + 1 == sampling.max_tokens:
                 break
@@ -167,17 +168,25 @@ class TransformersEngine:
 
 
 def _uniforms(seeds: Sequence[int], count: int) -> Float[np.ndarray, "row step"]:
-    """One stream of uniform numbers per row, from the row's own seed alone."""
-    return np.stack([np.random.Generator(np.random.Philox(seed)).random(count) for seed in seeds])
+    """One stream of uniform numbers per row, from the row's own seed alone: those of `Generator(Philox(seed))`, which take longer to make than to use."""
+    philox = np.random.Philox(0)
+    generator, state = np.random.Generator(philox), philox.state
+    result = np.empty((len(seeds), count))
+    for seed, row in zip(seeds, result, strict=True):
+        key: Any = np.random.SeedSequence(seed).generate_state(2, np.uint64)
+        state["state"]["key"] = key
+        philox.state = state
+        generator.random(out=row)
+    return result
 
 
 def _draw(logits: Float[Tensor, "row vocabulary"], temperature: float, uniform: Float[Tensor, " row"]) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
     """Draw by inverting the cumulative distribution at `uniform`: the token depends on the row's own numbers only."""
-    logprobs = torch.log_softmax(logits if temperature in (0, 1) else logits / temperature, dim=-1)
+    probabilities = torch.softmax(logits if temperature in (0, 1) else logits / temperature, dim=-1)
     if temperature == 0:
-        tokens = logprobs.argmax(dim=-1, keepdim=True)
+        tokens = logits.argmax(dim=-1, keepdim=True)
     else:
-        cumulative = logprobs.exp().cumsum(dim=-1, dtype=torch.double)
+        cumulative = probabilities.cumsum(dim=-1, dtype=torch.double)
         target = cumulative.narrow(1, -1, 1) * uniform[:, None]
         tokens = torch.searchsorted(cumulative, target, right=True).clamp_(max=logits.shape[-1] - 1)
-    return tokens.squeeze(1), logprobs.gather(1, tokens).squeeze(1)
+    return tokens.squeeze(1), probabilities.gather(1, tokens).squeeze(1).log()
