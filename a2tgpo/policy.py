@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,7 @@ class Policy:
 
     def precision(self) -> AbstractContextManager[Any]:
         """Within it, the model's layers compute in `dtype`."""
-        return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != self.model.dtype)
+        return nullcontext() if self.dtype == self.model.dtype else torch.autocast(self.device.type, self.dtype)
 
     @property
     def pad_token_id(self) -> int:
