@@ -12,12 +12,13 @@ from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
 _VECTOR = 16
-"""Attention on a CPU is several times quicker over columns in whole vectors."""
+"""Attention over many queries is several times quicker on a CPU where columns fill whole vectors."""
+_STEP = 2 * _VECTOR
+"""Storage grows by so many columns at a time, so that some calls find room for theirs."""
 
 
-def whole_vectors(columns: int) -> int:
-    """So many columns or a few more; every cache has as many."""
-    return -(-columns // _VECTOR) * _VECTOR
+def _rounded(columns: int, step: int) -> int:
+    return -(-columns // step) * step
 
 
 class _PositionLayer(DynamicLayer):  # type: ignore[misc]
@@ -79,14 +80,16 @@ class PositionCache:
     @property
     def width(self) -> int:
         """Columns in storage. At least one has no token of its own and takes padding."""
-        return whole_vectors(self.capacity + 1)
+        return _rounded(self.capacity + 1, _STEP)
 
     def select(self, rows: list[int], capacity: int) -> None:
         """Keep these rows, in this order and as often as they are named, with room for `capacity` columns."""
-        kept, columns = torch.tensor(rows, device=self._positions.device), min(self.columns, capacity)
+        before, columns = (list(range(self.rows)), self.width), min(self.columns, capacity)
         self.rows, self.capacity = len(rows), capacity
-        for layer in self.layers:
-            layer.select(kept, columns)
+        if (rows, self.width) != before:
+            kept = torch.tensor(rows, device=self._positions.device)
+            for layer in self.layers:
+                layer.select(kept, columns)
 
     def swap(self, rows: list[int], others: list[int]) -> None:
         """Let each of these rows change places with another."""
@@ -101,7 +104,7 @@ class PositionCache:
             positions: in each row rising by one. Padding comes last; where the capacity ends, it stays at `capacity`.
             columns: the largest position that is no padding, and one.
         """
-        self._positions, self.columns, self._index = positions, whole_vectors(columns), {}
+        self._positions, self.columns, self._index = positions, _rounded(columns, _VECTOR), {}
         return torch.arange(self.columns, device=positions.device) <= positions[:, None, :, None]
 
     def place_at(self, index: Int[Tensor, " token"], heads: int, columns: int) -> None:

@@ -25,6 +25,12 @@ class _Linear:
     def __call__(self, states: Float[Tensor, "token width"]) -> Float[Tensor, "token result"]:
         return torch.mm(states, self._weight) if self._bias is None else torch.addmm(self._bias, states, self._weight)
 
+    def added(self, hidden: Float[Tensor, "token result"], states: Float[Tensor, "token width"]) -> Float[Tensor, "token result"]:
+        """The projection added to `hidden`, in place."""
+        if self._bias is None and hidden.dtype == self._weight.dtype:
+            return hidden.addmm_(states, self._weight)
+        return hidden.add_(self(states))
+
 
 class _Norm(NamedTuple):
     """Root mean square norm of width n with weight w, arranged to need few operations: x · w / √(|x|²/n + ε) = x · √n w / hypot(|x|, √(n ε))."""
@@ -125,8 +131,8 @@ class LeanForward:
 
     def _finished(self, layer: _Layer, hidden: Float[Tensor, "token width"], seen: Float[Tensor, "token attended"]) -> Float[Tensor, "token width"]:
         """The rest of a layer, after attention; writes to `hidden`."""
-        normed = layer.feed_norm(hidden.add_(layer.output(seen)))
-        return hidden.add_(layer.down(F.silu(layer.gate(normed)).mul_(layer.up(normed))))
+        normed = layer.feed_norm(layer.output.added(hidden, seen))
+        return layer.down.added(hidden, F.silu(layer.gate(normed), inplace=True).mul_(layer.up(normed)))
 
 
 def _rotated(
