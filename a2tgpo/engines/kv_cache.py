@@ -49,15 +49,12 @@ class _PositionLayer(DynamicLayer):  # type: ignore[misc]
             self.keys, self.values = self._moved(self.keys, rows, columns), self._moved(self.values, rows, columns)
 
     def _moved(self, states: Tensor, rows: Int[Tensor, " row"], columns: int) -> Tensor:
-        result = self._empty(states, columns)
+        result = self._empty(states)
         torch.index_select(states[:, :, :columns], 0, rows, out=result[:, :, :columns])
         return result
 
-    def _empty(self, like: Tensor, columns: int = 0) -> Tensor:
-        """Storage for states like these, whose first columns are about to be written. The others hold numbers too, although nobody sees them."""
-        result = like.new_empty((self._cache.rows, like.shape[1], self._cache.width, like.shape[3]))
-        result[:, :, columns:] = 0
-        return result
+    def _empty(self, like: Tensor) -> Tensor:
+        return like.new_zeros((self._cache.rows, like.shape[1], self._cache.width, like.shape[3]))  # what nobody sees must be a number, too
 
     def swap(self, rows: Int[Tensor, " row"], others: Int[Tensor, " row"]) -> None:
         for states in (self.keys, self.values):

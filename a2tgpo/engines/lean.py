@@ -123,7 +123,7 @@ class LeanForward:
         self, layer: _Layer, hidden: Float[Tensor, "token width"], cos: Float[Tensor, "token 1 size"], sin: Float[Tensor, "token 1 size"]
     ) -> tuple[Float[Tensor, "token head size"], Float[Tensor, "token key_head size"], Float[Tensor, "token key_head size"]]:
         """Query, key and value of each token, the first two rotated to their positions."""
-        normed, heads = layer.norm(hidden), (len(hidden), -1, self._size)
+        normed, heads = layer.norm(hidden), (hidden.shape[0], -1, self._size)
         query, key, value = layer.query(normed).view(heads), layer.key(normed).view(heads), layer.value(normed).view(heads)
         if layer.head_norms is not None:
             query, key = layer.head_norms[0](query), layer.head_norms[1](key)
@@ -173,18 +173,19 @@ def _fused_of(cache: PositionCache, visible: Bool[Tensor, "row 1 1 column"], sca
 
 def _products_of(cache: PositionCache, visible: Bool[Tensor, "row 1 1 column"], scaling: float) -> _Attend:
     """The same as plain matrix products, which for one token per row are quicker on a CPU. Storage as it is now serves all steps."""
-    heads = cache.layers[0].keys.shape[1]
+    rows, heads = visible.shape[0], cache.layers[0].keys.shape[1]
     added = visible.log().repeat(1, heads, 1, 1).flatten(0, 1)  # to scores: nothing where a column is visible, else -∞
+    every = added.shape[2]
     storage = [(layer.keys.flatten(0, 2), layer.values.flatten(0, 2)) for layer in cache.layers]
-    states = [(layer.keys.flatten(0, 1)[: len(added)].transpose(1, 2), layer.values.flatten(0, 1)[: len(added)]) for layer in cache.layers]
+    states = [(layer.keys.flatten(0, 1)[: rows * heads].transpose(1, 2), layer.values.flatten(0, 1)[: rows * heads]) for layer in cache.layers]
 
     def attend(number: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         index, columns, (keys, values) = cache.index(heads), cache.columns, states[number]
         all_keys, all_values = storage[number]
         all_keys.index_copy_(0, index, key.flatten(0, 1))
         all_values.index_copy_(0, index, value.flatten(0, 1))
-        lines, mask = query.view(len(added), -1, query.shape[2]), added.narrow(2, added.shape[2] - columns, columns)
+        lines, mask = query.view(rows * heads, -1, query.shape[2]), added.narrow(2, every - columns, columns)
         scores = torch.baddbmm(mask, lines, keys.narrow(2, 0, columns), alpha=scaling)
-        return torch.bmm(scores.softmax(dim=-1), values.narrow(1, 0, columns)).view(len(query), -1)
+        return torch.bmm(scores.softmax(dim=-1), values.narrow(1, 0, columns)).view(rows, -1)
 
     return attend
