@@ -159,7 +159,7 @@ def test_lean_forward_in_half_precision_is_as_good_as_the_models_own() -> None:
     assert 0 < errors[0] < 1.2 * errors[1]
 
 
-@pytest.mark.parametrize("kind", ["qwen3", "unknown"])
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3", "unknown"])
 def test_mixed_precision_samples_as_the_policy_scores(kind: str) -> None:
     exact = policy_of(kind)
     policy = Policy(exact.model, exact.tokenizer, passes_in=torch.bfloat16)

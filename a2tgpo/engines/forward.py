@@ -13,6 +13,7 @@ from a2tgpo.engines.kv_cache import PositionCache
 from a2tgpo.engines.lean import LeanForward
 
 _LEAN = (LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)
+_PROJECTIONS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
 _FIXED_ROTATIONS = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings that depend on the position alone."""
 
@@ -53,7 +54,7 @@ def is_lean(model: Any) -> bool:
         and model.config.hidden_act == "silu"
         and model.config.rope_parameters["rope_type"] in _FIXED_ROTATIONS
         and all(getattr(layer.self_attn, "sliding_window", None) is None for layer in layers)
-        and all(type(part) is nn.Linear for layer in layers for part in (*layer.self_attn.children(), *layer.mlp.children()) if hasattr(part, "in_features"))
+        and all(type(layer.get_submodule(name)) is nn.Linear for layer in layers for name in _PROJECTIONS)  # no adapters, nothing quantised
         and len({weight.device for weight in model.parameters()}) == 1
     )
 
