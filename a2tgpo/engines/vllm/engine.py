@@ -83,8 +83,9 @@ class VLLMEngine:
                 f"engine: got a prompt of {len(prompt)} tokens with up to {sampling.max_tokens} sampled ones, expected at most {self._max_tokens} together; "
                 "raise rollout.max_episode_tokens or shorten the prompt"
             )
-        stops = self._stops.setdefault(sampling.stop, Stops(self._policy.tokenizer, sampling.stop))
-        self._flying[self._add(prompt, _sampling_params(stops, sampling, seed))] = key
+        if sampling.stop not in self._stops:
+            self._stops[sampling.stop] = Stops(self._policy.tokenizer, sampling.stop)
+        self._flying[self._add(prompt, _sampling_params(self._stops[sampling.stop], sampling, seed))] = key
 
     def collect(self) -> list[tuple[int, Sample]]:
         """The rows that are finished, at least one.
