@@ -50,6 +50,7 @@ def test_update_bench_judges_by_its_worst_size() -> None:
     assert bench.ratio(8, TRAINING) == pytest.approx(1.1)  # 1.2, 1.1 and 1.0 times the bare work of the same round
     assert bench.ratio(16, STEP) == pytest.approx(1.25)
     assert bench.spread == pytest.approx(0.12)  # twice the tokens in 2.5 / 1.4 times the time
+    assert bench.noise == pytest.approx(1.2)  # 2.2 / 1.0 - 1
     text = str(bench)
     assert "loss + backward + optimiser: at most 1.10 of bare, target 1.10, met" in text
     assert "whole step: at most 1.40 of bare, target 1.45, met" in text

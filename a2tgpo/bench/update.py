@@ -54,6 +54,11 @@ class UpdateBench:
         speeds = [self.tokens[size] / self.costs[size, STEP].times(self.costs[first, STEP]) for size in self.tokens]
         return max(speeds) / min(speeds) - 1
 
+    @property
+    def noise(self) -> float:
+        """By how much the same work took longer in one round than in another, at most: what the machine adds to all figures."""
+        return max(max(cost.work) / min(cost.work) for cost in self.costs.values()) - 1
+
     def __str__(self) -> str:
         rows = [
             (
@@ -70,7 +75,8 @@ class UpdateBench:
         verdicts = [f"{way}: at most {largest[way]:.2f} of bare, target {most:.2f}, {_verdict(largest[way] <= most)}" for way, most in TARGETS.items()]
         if len(self.tokens) > 1:
             verdicts.append(f"tokens/s of the whole step: {self.spread:.0%} apart, target {STEADY:.0%}, {_verdict(self.spread <= STEADY)}")
-        return "\n".join([self.described, table(("", "time", "work", "of bare", "tokens/s", "peak memory"), rows), *verdicts])
+        noise = f"rounds of the same work: up to {self.noise:.0%} apart"
+        return "\n".join([self.described, table(("", "time", "work", "of bare", "tokens/s", "peak memory"), rows), *verdicts, noise])
 
 
 def bench_update(
