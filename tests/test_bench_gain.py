@@ -36,6 +36,7 @@ def test_update_bench() -> None:
     bench = bench_update(TOY, Shape(tokens=40, searches=2, action_tokens=4, shortest=0.5), sizes=(8, 16), micro_batch_tokens=128, mini_batches=2, repeats=1)
     assert list(bench.costs) == [(size, way) for size in (8, 16) for way in (BARE, TRAINING, STEP)]
     assert bench.tokens[8] == 8 * 30
+    assert [len(bench.costs[size, STEP].work) for size in (8, 16)] == [1, 1]
     assert bench.ratio(16, BARE) == 1.0
     assert STEP in str(bench)
 
@@ -49,12 +50,18 @@ def test_update_bench_judges_by_its_worst_size() -> None:
     bench = UpdateBench(of_8 | of_16, {8: 100, 16: 200}, "")
     assert bench.ratio(8, TRAINING) == pytest.approx(1.1)  # 1.2, 1.1 and 1.0 times the bare work of the same round
     assert bench.ratio(16, STEP) == pytest.approx(1.25)
-    assert bench.spread == pytest.approx(0.12)  # twice the tokens in 2.5 / 1.4 times the time
+    assert bench.spread == pytest.approx(0.12)  # twice the tokens in 2.5 / 1.4 times the time, by the middle rounds
     assert bench.noise == pytest.approx(1.2)  # 2.2 / 1.0 - 1
     text = str(bench)
     assert "loss + backward + optimiser: at most 1.10 of bare, target 1.10, met" in text
     assert "whole step: at most 1.40 of bare, target 1.45, met" in text
     assert "tokens/s of the whole step: 12% apart, target 10%, missed" in text
+    assert "rounds of the same work: up to 120% apart; run it again" in text
+
+
+def test_small_batches_are_measured_more_often() -> None:
+    bench = bench_update(TOY, Shape(tokens=24, searches=1, action_tokens=4, gold_tokens=1), sizes=(1, 8), micro_batch_tokens=128, repeats=2)
+    assert [len(bench.costs[size, BARE].work) for size in (1, 8)] == [4, 2]  # 8 // 4 rounds in each of the two
 
 
 def test_costs_are_measured_per_way() -> None:

@@ -128,6 +128,11 @@ class Cost:
         """Work of the middle round."""
         return median(self.work)
 
+    def __add__(self, other: "Cost") -> "Cost":
+        """The rounds of both."""
+        peaks = [peak for peak in (self.peak_bytes, other.peak_bytes) if peak is not None]
+        return Cost(self.wall + other.wall, self.work + other.work, max(peaks, default=None))
+
     def times(self, other: "Cost") -> float:
         """Work as a multiple of another way's, the middle one of all rounds: what slows the machine for a while slows both in the same round."""
         return median(own / others for own, others in zip(self.work, other.work, strict=True))

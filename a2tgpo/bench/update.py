@@ -38,7 +38,7 @@ class UpdateBench:
     """Costs per batch size, for episodes of one shape."""
 
     costs: Mapping[tuple[int, str], Cost]
-    """(Number of episodes, way) -> cost, all from the same rounds."""
+    """(Number of episodes, way) -> cost."""
     tokens: Mapping[int, int]
     """Number of episodes -> their tokens."""
     described: str
@@ -50,8 +50,7 @@ class UpdateBench:
     @property
     def spread(self) -> float:
         """By how much the whole step's tokens/s differ between the batch sizes, as a share of the lowest."""
-        first = next(iter(self.tokens))
-        speeds = [self.tokens[size] / self.costs[size, STEP].times(self.costs[first, STEP]) for size in self.tokens]
+        speeds = [self.tokens[size] / self.costs[size, STEP].work_seconds for size in self.tokens]
         return max(speeds) / min(speeds) - 1
 
     @property
@@ -75,7 +74,7 @@ class UpdateBench:
         verdicts = [f"{way}: at most {largest[way]:.2f} of bare, target {most:.2f}, {_verdict(largest[way] <= most)}" for way, most in TARGETS.items()]
         if len(self.tokens) > 1:
             verdicts.append(f"tokens/s of the whole step: {self.spread:.0%} apart, target {STEADY:.0%}, {_verdict(self.spread <= STEADY)}")
-        noise = f"rounds of the same work: up to {self.noise:.0%} apart"
+        noise = f"rounds of the same work: up to {self.noise:.0%} apart" + ("; run it again on a quieter machine" if self.noise > STEADY else "")
         return "\n".join([self.described, table(("", "time", "work", "of bare", "tokens/s", "peak memory"), rows), *verdicts, noise])
 
 
@@ -98,14 +97,19 @@ def bench_update(
     Args:
         shape: of the episodes.
         sizes: numbers of episodes, a cheap one first: it warms up for all.
+        repeats: rounds over all sizes. Within each, small sizes take several of their own, up to a quarter of the largest size's work.
     """
     policy = bench_policy(model, dtype, device)
     settings = Update(learning_rate=1e-9, mini_batches=mini_batches, micro_batch_tokens=micro_batch_tokens)
     batches = {size: bench_episodes(replace(shape, episodes=size), int(policy.model.config.vocab_size)) for size in sizes}
-    ways = {(size, name): way for size, episodes in batches.items() for name, way in _ways(policy, episodes, settings).items()}
-    for name in (BARE, TRAINING, STEP):
-        ways[sizes[0], name]()
-    costs = costs_of(ways, repeats, policy.device, warm_up=False)
+    ways = {size: _ways(policy, episodes, settings) for size, episodes in batches.items()}
+    for way in ways[sizes[0]].values():
+        way()
+    costs: dict[tuple[int, str], Cost] = {}
+    for _ in range(repeats):
+        for size in sizes:
+            rounds = costs_of(ways[size], max(1, max(sizes) // (4 * size)), policy.device, warm_up=False)
+            costs |= {(size, name): costs[size, name] + cost if (size, name) in costs else cost for name, cost in rounds.items()}
     tokens = {size: sum(episode.num_tokens for episode in episodes) for size, episodes in batches.items()}
     parameters = sum(parameter.numel() for parameter in policy.model.parameters())
     described = (
