@@ -64,8 +64,9 @@ def split_attention(mask: ProbeMask) -> Attend:
         # Query heads that share a key head become rows of one head: few rows per head are slow, and fused kernels with a mask know no shared heads.
         rows, heads, _, width = query.shape
         shared = heads // key.shape[1]
-        if shared not in masks:
-            masks[shared] = [mask.visible[:, None, tokens, :reach].repeat(1, 1, shared, 1) for tokens, reach in blocks]
+        if shared not in masks:  # added to the scores, so that not every layer makes that of booleans again
+            hidden = torch.zeros(mask.visible.shape, dtype=query.dtype, device=query.device).masked_fill_(~mask.visible, -torch.inf)
+            masks[shared] = [hidden[:, None, tokens, :reach].repeat(1, 1, shared, 1) for tokens, reach in blocks]
         parts = []
         for (tokens, reach), visible in zip(blocks, masks[shared], strict=True):
             packed = query[:, :, tokens].reshape(rows, key.shape[1], -1, width)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from a2tgpo.attention import Attend, attention_of, causal
@@ -31,7 +31,7 @@ class Policy:
     """A causal language model and its tokenizer.
 
     Raises:
-        ValueError: if the model post-processes its logits, or its tokenizer knows more tokens than it has embeddings.
+        ValueError: if the model post-processes its logits, has no plain output matrix, or its tokenizer knows more tokens than it has embeddings.
     """
 
     model: Any
@@ -48,6 +48,9 @@ class Policy:
                 f"policy: the config of {type(self.model).__name__} sets {changes}, expected plain logits as those of Llama- and Qwen-type models; "
                 "use such a model"
             )
+        head = self.model.get_output_embeddings()
+        if not isinstance(head, nn.Linear):
+            raise ValueError(f"policy: the output layer of {type(self.model).__name__} is {type(head).__name__}, expected torch.nn.Linear; use a model with one")
         known, rows = len(self.tokenizer), self.model.get_input_embeddings().weight.shape[0]
         if known > rows:
             raise ValueError(f"policy: the tokenizer has {known} tokens, the model {rows} embeddings, expected at least one each; do they belong together?")

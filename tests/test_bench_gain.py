@@ -5,7 +5,7 @@ import torch
 from transformers import LlamaConfig
 
 from a2tgpo.bench import Cost, Shape, bench_episodes, costs_of
-from a2tgpo.bench.gain import PLAIN, PROBES, bench_information_gain
+from a2tgpo.bench.gain import PAIRS, PLAIN, PROBES, bench_information_gain
 from a2tgpo.bench.update import BARE, STEP, TRAINING, UpdateBench, bench_update
 
 TOY = LlamaConfig(vocab_size=60, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1)
@@ -28,7 +28,8 @@ def test_information_gain_bench() -> None:
     assert bench.token_share == pytest.approx(80 / 512)
     assert bench.difference < 1e-5
     assert bench.costs[PLAIN].seconds > 0
-    assert "the probes add 15.6% tokens" in str(bench)
+    assert "the probes add 15.6% tokens, target 4%, missed" in str(bench)
+    assert len(bench.pair[PROBES].work) == PAIRS * len(bench.costs[PROBES].work)
     assert PROBES in str(bench)
 
 
@@ -62,6 +63,14 @@ def test_update_bench_judges_by_its_worst_size() -> None:
 def test_small_batches_are_measured_more_often() -> None:
     bench = bench_update(TOY, Shape(tokens=24, searches=1, action_tokens=4, gold_tokens=1), sizes=(1, 8), micro_batch_tokens=128, repeats=2)
     assert [len(bench.costs[size, BARE].work) for size in (1, 8)] == [4, 2]  # 8 // 4 rounds in each of the two
+
+
+@pytest.mark.parametrize(("rounds", "low", "high"), [(5, 1, 5), (6, 1, 6), (10, 2, 9), (25, 8, 18)])
+def test_range_of_a_multiple(rounds: int, low: int, high: int) -> None:
+    # of n rounds the middle lies outside [k-th, (n + 1 - k)-th] with probability 2 P(B(n, 1/2) < k): for 10 and k = 2 2 · 11 / 1024 = 0.021, for k = 3 0.109
+    plain = Cost((1.0,) * rounds, (1.0,) * rounds, peak_bytes=None)
+    other = Cost(plain.wall, tuple(float(number) for number in range(rounds, 0, -1)), peak_bytes=None)
+    assert other.times_range(plain) == (low, high)
 
 
 def test_costs_are_measured_per_way() -> None:

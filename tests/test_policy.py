@@ -48,9 +48,9 @@ def plain(policy: Policy, tokens: TokenBatch) -> tuple[torch.Tensor, torch.Tenso
 
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("chunk_bytes", [1, 5000, 2**25])
-def test_logprobs_and_entropies_equal_the_plain_pass(kind: str, side: str, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(token_scores._CHUNK_BYTES, "cpu", chunk_bytes)
+@pytest.mark.parametrize("block_bytes", [1, 5000, 2**25])
+def test_logprobs_and_entropies_equal_the_plain_pass(kind: str, side: str, block_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(token_scores._BLOCK_BYTES, "cpu", block_bytes)
     policy, tokens = tiny_policy(kind), batch(side)
     expected_logprobs, expected_entropy = plain(policy, tokens)
     with torch.no_grad():
@@ -59,10 +59,11 @@ def test_logprobs_and_entropies_equal_the_plain_pass(kind: str, side: str, chunk
     torch.testing.assert_close(scores.entropy, expected_entropy, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("chunk_bytes", [5000, 2**25])
+@pytest.mark.parametrize("kept_bytes", [1, 2**25])
 @pytest.mark.parametrize("entropy", ["skip", "value", "gradient"])
-def test_gradients_equal_the_plain_pass(chunk_bytes: int, entropy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(token_scores._CHUNK_BYTES, "cpu", chunk_bytes)
+def test_gradients_equal_the_plain_pass(kept_bytes: int, entropy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(token_scores._BLOCK_BYTES, "cpu", 5000)
+    monkeypatch.setitem(token_scores._KEPT_BYTES, "cpu", kept_bytes)
     policy, tokens = tiny_policy("qwen2"), batch("right")
     weights = torch.arange(1.0, 1 + tokens.token_ids.numel()).view(tokens.token_ids.shape)
     names, parameters = zip(*policy.model.named_parameters(), strict=True)
@@ -77,16 +78,37 @@ def test_gradients_equal_the_plain_pass(chunk_bytes: int, entropy: Any, monkeypa
         torch.testing.assert_close(got, wanted, atol=2e-5 * float(wanted.abs().max()), rtol=1e-4, msg=name)
 
 
-def test_only_entropy_or_only_logprob_may_be_used() -> None:
+@pytest.mark.parametrize("kept_bytes", [1, 2**25])
+def test_only_entropy_or_only_logprob_may_be_used(kept_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(token_scores._BLOCK_BYTES, "cpu", 4 * 4 * 3)  # of 4 tokens, blocks of 3 words: 3, 3, 3 and 2
+    monkeypatch.setitem(token_scores._KEPT_BYTES, "cpu", kept_bytes)
     torch.manual_seed(0)
     head = torch.nn.Linear(6, 11, bias=True)  # a bias is part of the head
     hidden, target = torch.randn(4, 6, requires_grad=True), torch.tensor([0, 3, 10, 3])
     scores = score_tokens(head, hidden, target, "gradient")
     log_p = F.log_softmax(head(hidden), dim=1)
+    inputs = (hidden, head.weight, head.bias)
     for got, wanted in ((scores.logprobs, log_p.gather(1, target[:, None])[:, 0]), (scores.entropy, -(log_p.exp() * log_p).sum(1))):
         torch.testing.assert_close(got, wanted)
-        one = torch.autograd.grad(got.sum(), hidden, retain_graph=True)[0]
-        torch.testing.assert_close(one, torch.autograd.grad(wanted.sum(), hidden, retain_graph=True)[0])
+        ours, plain_ones = (torch.autograd.grad(value.sum(), inputs, retain_graph=True) for value in (got, wanted))
+        for one, other in zip(ours, plain_ones, strict=True):
+            torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("order", ["rising", "falling", "shuffled"])
+@pytest.mark.parametrize("scale", [1.0, 40.0])
+def test_blocks_of_the_vocabulary_whose_logits_differ_by_hundreds(order: str, scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(token_scores._BLOCK_BYTES, "cpu", 4 * 3 * 10)  # of 3 tokens, ten words
+    logits = torch.linspace(-5 * scale, 5 * scale, 95)  # the largest logit changes in every block, in the last one only, or here and there
+    logits = {"rising": logits, "falling": logits.flip(0), "shuffled": logits[torch.randperm(95, generator=torch.Generator().manual_seed(0))]}[order]
+    head = torch.nn.Linear(1, 95, bias=False)
+    head.weight.data = logits[:, None]
+    hidden, target = torch.tensor([[1.0], [-1.0], [0.5]]), torch.tensor([0, 94, 50])
+    log_p = (hidden.double() @ logits.double()[None]).log_softmax(dim=1)
+    with torch.no_grad():
+        scores = score_tokens(head, hidden, target, "value")
+    torch.testing.assert_close(scores.logprobs.double(), log_p.gather(1, target[:, None])[:, 0], atol=2e-5, rtol=1e-6)
+    torch.testing.assert_close(scores.entropy.double(), -(log_p.exp() * log_p).sum(1), atol=2e-5, rtol=1e-6)
 
 
 def test_the_model_attention_is_back_after_a_pass() -> None:

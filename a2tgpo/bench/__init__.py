@@ -11,6 +11,7 @@ from statistics import median
 from typing import TypeVar
 
 import torch
+from scipy.stats import binom
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -135,7 +136,16 @@ class Cost:
 
     def times(self, other: "Cost") -> float:
         """Work as a multiple of another way's, the middle one of all rounds: what slows the machine for a while slows both in the same round."""
-        return median(own / others for own, others in zip(self.work, other.work, strict=True))
+        return median(self._multiples(other))
+
+    def times_range(self, other: "Cost") -> tuple[float, float]:
+        """Where `times` lies with a confidence of at least 95 %, from the order of the rounds alone; all rounds where they are too few for that."""
+        multiples = sorted(self._multiples(other))
+        rank = max(0, int(binom.ppf(0.025, len(multiples), 0.5)) - 1)
+        return multiples[rank], multiples[-1 - rank]
+
+    def _multiples(self, other: "Cost") -> list[float]:
+        return [own / others for own, others in zip(self.work, other.work, strict=True)]
 
 
 def costs_of(ways: Mapping[_Way, Callable[[], object]], repeats: int, device: torch.device, *, warm_up: bool = True) -> dict[_Way, Cost]:
@@ -206,3 +216,8 @@ def _processor() -> str:
     info = Path("/proc/cpuinfo")
     found = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
     return found[1].strip() if found else platform.processor() or platform.machine()
+
+
+def verdict(kept: bool) -> str:
+    """What the benches say of a target."""
+    return "met" if kept else "missed"

@@ -11,7 +11,7 @@ from transformers import LlamaConfig
 
 from a2tgpo.algorithms import ALGORITHMS
 from a2tgpo.batch import tabulate
-from a2tgpo.bench import TINY_MODEL, Cost, Shape, bench_episodes, bench_policy, costs_of, machine, megabytes, table
+from a2tgpo.bench import TINY_MODEL, Cost, Shape, bench_episodes, bench_policy, costs_of, machine, megabytes, table, verdict
 from a2tgpo.config import Update
 from a2tgpo.episode import Episode
 from a2tgpo.information_gain import measure
@@ -71,9 +71,9 @@ class UpdateBench:
             for (episodes, way), cost in self.costs.items()
         ]
         largest = {way: max(self.ratio(episodes, way) for episodes in self.tokens) for way in TARGETS}
-        verdicts = [f"{way}: at most {largest[way]:.2f} of bare, target {most:.2f}, {_verdict(largest[way] <= most)}" for way, most in TARGETS.items()]
+        verdicts = [f"{way}: at most {largest[way]:.2f} of bare, target {most:.2f}, {verdict(largest[way] <= most)}" for way, most in TARGETS.items()]
         if len(self.tokens) > 1:
-            verdicts.append(f"tokens/s of the whole step: {self.spread:.0%} apart, target {STEADY:.0%}, {_verdict(self.spread <= STEADY)}")
+            verdicts.append(f"tokens/s of the whole step: {self.spread:.0%} apart, target {STEADY:.0%}, {verdict(self.spread <= STEADY)}")
         noise = f"rounds of the same work: up to {self.noise:.0%} apart" + ("; run it again on a quieter machine" if self.noise > STEADY else "")
         return "\n".join([self.described, table(("", "time", "work", "of bare", "tokens/s", "peak memory"), rows), *verdicts, noise])
 
@@ -173,7 +173,3 @@ def _bare_backward(policy: Policy, rows: Tensor, targets: Tensor) -> None:
         wanted = targets[:, 1:]
         logits = policy.model.get_output_embeddings()(hidden[wanted >= 0])
     F.cross_entropy(logits.float(), wanted[wanted >= 0]).backward()  # type: ignore[no-untyped-call]
-
-
-def _verdict(met: bool) -> str:
-    return "met" if met else "missed"
