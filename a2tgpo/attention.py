@@ -20,9 +20,8 @@ Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 """(queries [row head token width], keys, values [row key_head token width], scaling) -> attended values [row token head width]."""
 
 _NAME = "a2tgpo"
-_LONG = 512
-"""Columns from which on blocks of probes are worth calls of their own."""
-_BLOCKS = 5
+_COLUMNS_PER_BLOCK, _MOST_BLOCKS = 512, 8
+"""One more block of probes for every so many columns, up to a number: a call of its own costs about what it saves there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,8 @@ class ProbeMask:
 
     def blocks(self) -> list[tuple[slice, int]]:
         """Probe tokens in a few blocks, each with its reach: in long rows, early probes need not pass over what only later ones may see."""
-        columns = self.visible.shape[2]
-        size = -(-self.count // (_BLOCKS if columns >= _LONG else 1))
+        wanted = min(_MOST_BLOCKS, max(1, self.visible.shape[2] // _COLUMNS_PER_BLOCK))
+        size = -(-self.count // wanted)
         return [(slice(start, min(start + size, self.count)), max(self.reach[start : start + size])) for start in range(0, self.count, size)]
 
 

@@ -50,7 +50,7 @@ class Policy:
             )
         head = self.model.get_output_embeddings()
         if not isinstance(head, nn.Linear):
-            raise ValueError(f"policy: the output layer of {type(self.model).__name__} is {type(head).__name__}, expected torch.nn.Linear; use a model with one")
+            raise ValueError(f"policy: the output layer of {type(self.model).__name__} is {type(head).__name__}, expected nn.Linear; use a model with one")
         known, rows = len(self.tokenizer), self.model.get_input_embeddings().weight.shape[0]
         if known > rows:
             raise ValueError(f"policy: the tokenizer has {known} tokens, the model {rows} embeddings, expected at least one each; do they belong together?")

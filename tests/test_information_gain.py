@@ -5,6 +5,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from a2tgpo import attention
+from a2tgpo.attention import ProbeMask
 from a2tgpo.batch import collate
 from a2tgpo.episode import Episode, StopReason
 from a2tgpo.information_gain import measure
@@ -80,6 +82,24 @@ def test_twenty_aliases_of_up_to_forty_tokens(kind: str, attention: Any, aliases
     result = measure(policy, batch, SCAFFOLD, aliases=aliases, attention=attention)
     for before, after in zip(batch, result.episodes, strict=True):
         assert [step.information_gain for step in after.turns] == pytest.approx(plain_gains(policy, before, SCAFFOLD, aliases, "logprob"), abs=1e-5)
+
+
+@pytest.mark.parametrize("columns_per_block", [6, 25, 1000])
+def test_probes_in_one_block_or_many(columns_per_block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_COLUMNS_PER_BLOCK", columns_per_block)
+    policy = tiny_policy("qwen2")
+    batch = [
+        episode(turn(range(1, 9), [8, 9]), turn(range(20, 40), [3] * 4), turn([1], [2], ANSWER), golds=["New York City"]),
+        episode(turn([5, 6], [8]), turn([4], [4]), stop=StopReason.MAX_TURNS, closing=[7, 8], golds=["São Paulo"]),
+    ]
+    for before, after in zip(batch, measure(policy, batch, SCAFFOLD).episodes, strict=True):
+        assert [step.information_gain for step in after.turns] == pytest.approx(plain_gains(policy, before, SCAFFOLD, "first", "logprob"), abs=1e-5)
+
+
+def test_a_block_of_probes_passes_over_what_only_later_ones_may_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_COLUMNS_PER_BLOCK", 10)
+    mask = ProbeMask(torch.zeros((1, 5, 29), dtype=torch.bool), (8, 8, 15, 15, 29))  # 29 // 10 = 2 blocks, of 3 and 2 probe tokens
+    assert mask.blocks() == [(slice(0, 3), 15), (slice(3, 5), 29)]
 
 
 def test_shared_beginnings_of_aliases_are_computed_once() -> None:

@@ -220,3 +220,14 @@ def test_no_other_cut_of_the_sorted_rows_costs_less(lengths: list[int], budget: 
     ends = range(1, len(order))
     cuts = [(0, *chosen, len(order)) for count in range(len(order)) for chosen in combinations(ends, count)]
     assert cost(found) == min(cost([order[start:end] for start, end in pairwise(cut)]) for cut in cuts)
+
+
+def test_models_with_other_logits_than_output_matrix_times_hidden_state_are_refused() -> None:
+    policy = tiny_policy()
+    policy.model.config.logit_scale = 0.5
+    with pytest.raises(ValueError, match=r"LlamaForCausalLM sets \['logit_scale'\], expected plain logits"):
+        Policy(policy.model, policy.tokenizer)
+    policy = tiny_policy()
+    policy.model.set_output_embeddings(torch.nn.Sequential(policy.model.get_output_embeddings()))
+    with pytest.raises(ValueError, match=r"the output layer of LlamaForCausalLM is Sequential, expected nn\.Linear"):
+        Policy(policy.model, policy.tokenizer)
