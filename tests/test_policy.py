@@ -1,5 +1,6 @@
 import math
 from collections.abc import Sequence
+from copy import deepcopy
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
@@ -223,11 +224,11 @@ def test_no_other_cut_of_the_sorted_rows_costs_less(lengths: list[int], budget: 
 
 
 def test_models_with_other_logits_than_output_matrix_times_hidden_state_are_refused() -> None:
-    policy = tiny_policy()
+    policy = deepcopy(tiny_policy())
     policy.model.config.logit_scale = 0.5
     with pytest.raises(ValueError, match=r"LlamaForCausalLM sets \['logit_scale'\], expected plain logits"):
         Policy(policy.model, policy.tokenizer)
-    policy = tiny_policy()
+    policy = deepcopy(tiny_policy())
     policy.model.set_output_embeddings(torch.nn.Sequential(policy.model.get_output_embeddings()))
     with pytest.raises(ValueError, match=r"the output layer of LlamaForCausalLM is Sequential, expected nn\.Linear"):
         Policy(policy.model, policy.tokenizer)
