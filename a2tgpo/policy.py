@@ -120,7 +120,7 @@ class Policy:
         """Log-probability of every policy token given everything before it, in the layout of `batch` (padded left or right).
 
         Temperature 1, log-softmax in float32. Gradients flow unless the caller switched them off. Only the positions that predict a policy token go through the
-        output matrix, in chunks, and no logits are kept for the backward pass beyond one chunk.
+        output matrix, in blocks of the vocabulary; more than one block is computed again in the backward pass instead of being kept.
 
         Args:
             batch: a micro-batch; columns that are padding in every row cost nothing.

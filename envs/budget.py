@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from a2tgpo.envs.checks import check_whole
 from a2tgpo.envs.records import Passage
 
 ELLIPSIS = "…"
@@ -24,8 +25,7 @@ class ObservationBudget:
 
     def __post_init__(self) -> None:
         for name in ("per_passage", "total"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"observation budget, {name}: got {getattr(self, name)}, expected at least 1")
+            check_whole(f"observation budget, {name}", getattr(self, name), 1)
 
     def fit(self, passages: Sequence[Passage]) -> list[Passage]:
         """The passages to show, in order; texts are shortened, titles only when longer than `per_passage`."""

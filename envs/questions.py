@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from a2tgpo.envs.checks import check_whole
 from a2tgpo.envs.records import Passage, Question
 from a2tgpo.envs.retrieval.base import LocalRetriever, RetrievalError, Retriever
 
@@ -27,6 +28,7 @@ class QuestionPool:
     _index: dict[str, int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
+        check_whole("top_k", self.top_k, 1)
         if not self.questions:
             raise ValueError("questions: got none, expected at least one; check the question file and the split")
         for row, question in enumerate(self.questions):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from a2tgpo.envs.budget import ObservationBudget
+from a2tgpo.envs.checks import check_not_negative, check_whole
 from a2tgpo.envs.info import MISSING, Info
 from a2tgpo.envs.protocol import Action, Protocol
 from a2tgpo.envs.protocols import PROTOCOLS
@@ -44,13 +45,11 @@ class Rules:
     budget: ObservationBudget = field(default_factory=ObservationBudget)
 
     def __post_init__(self) -> None:
-        for name in ("top_k", "max_turns"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 1")
-        if self.max_searches is not None and self.max_searches < 0:
-            raise ValueError(f"max_searches: got {self.max_searches}, expected 0 or more, or None for no limit of its own")
-        if not self.format_penalty >= 0:
-            raise ValueError(f"format_penalty: got {self.format_penalty}, expected 0 or more; it is subtracted")
+        check_whole("top_k", self.top_k, 1)
+        check_whole("max_turns", self.max_turns, 1)
+        if self.max_searches is not None:
+            check_whole("max_searches", self.max_searches, 0, ", or None for no limit of its own")
+        check_not_negative("format_penalty", self.format_penalty, "; it is subtracted")
 
 
 class Step(NamedTuple):

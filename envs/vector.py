@@ -11,6 +11,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from a2tgpo.envs.budget import ObservationBudget
+from a2tgpo.envs.checks import check_whole
 from a2tgpo.envs.info import INFO_TYPES, Info
 from a2tgpo.envs.protocol import Protocol
 from a2tgpo.envs.questions import QuestionPool, Retrievers
@@ -57,8 +58,7 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
     ) -> None:
-        if num_envs < 1:
-            raise ValueError(f"num_envs: got {num_envs}, expected at least 1")
+        check_whole("num_envs", num_envs, 1)
         self.num_envs = num_envs
         self.render_mode = render_mode
         self.autoreset_mode = AutoresetMode(autoreset_mode)

@@ -224,9 +224,9 @@ def test_uniform_errors_add_up() -> None:
     ("call", "message"),
     [
         (lambda: load("dev"), "split: got 'dev', expected one of train, validation, test"),
-        (lambda: load(hops=(5,)), "hops: got .5,., expected numbers from 1 to 4"),
-        (lambda: load(hops=()), "hops: got .., expected numbers"),
-        (lambda: make_worlds(worlds=0), "worlds: got 0, expected at least 1"),
+        (lambda: load(hops=(5,)), "hops: got .5,., expected a sequence of whole numbers from 1 to 4"),
+        (lambda: load(hops=()), "hops: got .., expected a sequence"),
+        (lambda: make_worlds(worlds=0), "worlds: got 0, expected a whole number, at least 1"),
         (lambda: make_worlds(worlds=3), "worlds: got 3 with fictional=False"),
         (lambda: ErrorModel(give_up=1.5), "ErrorModel.give_up: got 1.5"),
         (lambda: ErrorModel.uniform(1.2), "mistakes add up to 1.2"),

@@ -41,7 +41,8 @@ class Shape:
 
     tokens: int = 1024
     """Tokens of the longest episode."""
-    searches: int = 4
+    searches: int = 3
+    """The answer is one more turn."""
     action_tokens: int = 32
     episodes: int = 1
     shortest: float = 1.0

@@ -23,7 +23,8 @@ class GainOptions:
     """A model folder; by default a Llama-type model of 135 million parameters with random weights."""
     tokens: int = 1024
     """Tokens per episode."""
-    searches: int = 4
+    searches: int = 3
+    """The answer is one more turn."""
     action_tokens: int = 32
     """Sampled tokens per turn."""
     episodes: int = 1

@@ -7,13 +7,14 @@
 No split shares a subject with another. The facts and their sources are described in `ATTRIBUTION.md`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from random import Random
 
 from a2tgpo.envs.almanac.expert import HABITS, MISTAKES, ErrorModel, Expert
 from a2tgpo.envs.almanac.passages import Fact, read_passage, write_passages
 from a2tgpo.envs.almanac.questions import MAX_HOPS, SPLITS, ask, split_of
 from a2tgpo.envs.almanac.world import DRAWN_RELATIONS, RELATIONS, Relation, World, drawn_names, drawn_world, real_world, renamed
+from a2tgpo.envs.checks import check_whole
 from a2tgpo.envs.records import Passage, Question
 
 __all__ = [
@@ -58,8 +59,8 @@ def load(
     """
     if split not in SPLITS:
         raise ValueError(f"split: got {split!r}, expected one of {', '.join(SPLITS)}")
-    if not hops or not set(hops) <= set(range(1, MAX_HOPS + 1)):
-        raise ValueError(f"hops: got {tuple(hops)}, expected numbers from 1 to {MAX_HOPS}")
+    if not isinstance(hops, Collection) or not hops or not set(hops) <= set(range(1, MAX_HOPS + 1)):
+        raise ValueError(f"hops: got {hops!r}, expected a sequence of whole numbers from 1 to {MAX_HOPS}")
     made = make_worlds(fictional, seed, worlds)
     questions = [question for world in made for question in ask(world, split, sorted(set(hops)), Random(f"{split} {seed} {world.key}"))]
     Random(f"order {split} {seed}").shuffle(questions)
@@ -72,8 +73,7 @@ def make_worlds(fictional: bool = False, seed: int = 0, worlds: int = 1) -> list
     Raises:
         ValueError: for fewer than one world, or several worlds that are not fictional.
     """
-    if worlds < 1:
-        raise ValueError(f"worlds: got {worlds}, expected at least 1")
+    check_whole("worlds", worlds, 1)
     if worlds == 1:
         return [renamed(real_world(), seed) if fictional else real_world()]
     if not fictional:
