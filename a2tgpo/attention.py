@@ -20,7 +20,7 @@ Attend = Callable[[Tensor, Tensor, Tensor, float], Tensor]
 """(queries [row head token width], keys, values [row key_head token width], scaling) -> attended values [row token head width]."""
 
 _NAME = "a2tgpo"
-_COLUMNS_PER_BLOCK, _MOST_BLOCKS = 320, 8
+_COLUMNS_PER_BLOCK, _MOST_BLOCKS = 400, 8
 """One more block of probes for every so many columns, up to a number: a call of its own costs about what it saves there."""
 
 
