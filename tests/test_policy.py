@@ -96,6 +96,23 @@ def test_only_entropy_or_only_logprob_may_be_used(kept_bytes: int, monkeypatch: 
             torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("kept_bytes", [1, 2**25])
+def test_gradients_of_rounded_passes_stay_near_the_exact_ones(kept_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(token_scores._BLOCK_BYTES, "cpu", 4 * 5 * 50)  # of 5 tokens, fifty words
+    monkeypatch.setitem(token_scores._KEPT_BYTES, "cpu", kept_bytes)
+    torch.manual_seed(0)
+    head, hidden, target = torch.nn.Linear(16, 300), torch.randn(5, 16, requires_grad=True), torch.tensor([0, 49, 50, 299, 120])
+    inputs = (hidden, head.weight, head.bias)
+    log_p = F.log_softmax(head(hidden), dim=1)
+    exact = torch.autograd.grad((log_p.gather(1, target[:, None])[:, 0] - (log_p.exp() * log_p).sum(1)).sum(), inputs)
+    with torch.autocast("cpu", torch.bfloat16):
+        scores = score_tokens(head, hidden, target, "gradient")
+    rounded = torch.autograd.grad((scores.logprobs + scores.entropy).sum(), inputs)
+    for one, other in zip(rounded, exact, strict=True):
+        assert one.dtype == torch.float32
+        assert float((one - other).norm() / other.norm()) < 0.01
+
+
 @pytest.mark.parametrize("order", ["rising", "falling", "shuffled"])
 @pytest.mark.parametrize("scale", [1.0, 40.0])
 def test_blocks_of_the_vocabulary_whose_logits_differ_by_hundreds(order: str, scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
