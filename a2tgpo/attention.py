@@ -57,19 +57,19 @@ def causal(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
 def split_attention(mask: ProbeMask) -> Attend:
     """Attention in parts: plain causal for the episode, thin rectangular masks for the probes. Works wherever scaled dot product attention does."""
     blocks = mask.blocks()
-    masks: dict[int, list[Tensor]] = {}
+    biases: dict[int, list[Tensor]] = {}
 
     def attend(query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
         # Query heads that share a key head become rows of one head: few rows per head are slow, and fused kernels with a mask know no shared heads.
         rows, heads, _, width = query.shape
         shared = heads // key.shape[1]
-        if shared not in masks:  # added to the scores, so that not every layer makes that of booleans again
-            hidden = torch.zeros(mask.visible.shape, dtype=query.dtype, device=query.device).masked_fill_(~mask.visible, -torch.inf)
-            masks[shared] = [hidden[:, None, tokens, :reach].repeat(1, 1, shared, 1) for tokens, reach in blocks]
+        if shared not in biases:  # numbers to add to the scores; kernels make them out of booleans too, but anew in every layer
+            whole = torch.zeros(mask.visible.shape, dtype=query.dtype, device=query.device).masked_fill_(~mask.visible, -torch.inf)
+            biases[shared] = [whole[:, None, tokens, :reach].repeat(1, 1, shared, 1) for tokens, reach in blocks]
         parts = []
-        for (tokens, reach), visible in zip(blocks, masks[shared], strict=True):
+        for (tokens, reach), bias in zip(blocks, biases[shared], strict=True):
             packed = query[:, :, tokens].reshape(rows, key.shape[1], -1, width)
-            seen = F.scaled_dot_product_attention(packed, key[:, :, :reach], value[:, :, :reach], attn_mask=visible, scale=scaling)
+            seen = F.scaled_dot_product_attention(packed, key[:, :, :reach], value[:, :, :reach], attn_mask=bias, scale=scaling)
             parts.append(seen.reshape(rows, heads, -1, width).transpose(1, 2))
         episode = causal(query[:, :, mask.count :], key[:, :, mask.count :], value[:, :, mask.count :], scaling)
         return torch.cat([*parts, episode], dim=1)
