@@ -67,7 +67,7 @@ class Policy:
         """
         folder = Path(path)
         _check_folder(folder)
-        _check_device(torch.device(device))
+        device = checked_device(device)
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
             model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, use_safetensors=True, dtype=torch.float32)
@@ -192,10 +192,20 @@ def micro_batches(lengths: Sequence[int], micro_batch_tokens: int) -> list[list[
     return batches[::-1]
 
 
-def _check_device(device: torch.device) -> None:
+def checked_device(name: torch.device | str) -> torch.device:
+    """The device of that name.
+
+    Raises:
+        ValueError: if there is none on this machine.
+    """
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"device: got {name!r}, expected 'cpu', 'cuda' or one of its devices like 'cuda:0'") from error
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         count = torch.cuda.device_count()
         raise ValueError(f"device: got {str(device)!r}, but this machine shows torch {count} CUDA devices; use 'cpu', or a torch built for CUDA")
+    return device
 
 
 def _check_folder(folder: Path) -> None:

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 Entropy = Literal["skip", "value", "gradient"]
 """What to do about entropies: leave zeros, compute them without gradient, or with."""
@@ -33,7 +34,8 @@ def score_tokens(head: nn.Linear, hidden: Float[Tensor, "token width"], target: 
     """
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else head.weight.dtype
-    return TokenScores(*_LinearScores.apply(hidden, head.weight, head.bias, target, entropy, dtype))  # type: ignore[no-untyped-call]
+    learns = torch.is_grad_enabled()  # within an autograd function it never is
+    return TokenScores(*_LinearScores.apply(hidden, head.weight, head.bias, target, entropy, dtype, learns))  # type: ignore[no-untyped-call]
 
 
 class _LinearScores(torch.autograd.Function):
@@ -46,9 +48,9 @@ class _LinearScores(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, entropy: Entropy, dtype: torch.dtype
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, entropy: Entropy, dtype: torch.dtype, learns: bool
     ) -> tuple[Tensor, Tensor]:
-        rows, learns = hidden.to(dtype), any(ctx.needs_input_grad)
+        rows, learns = hidden.to(dtype), learns and any(ctx.needs_input_grad)
         blocks = list(_blocks(len(hidden), len(weight), hidden.device.type, learns))
         z = s = chosen = torch.zeros((len(hidden), 1), device=hidden.device)
         m = torch.full_like(z, torch.finfo(z.dtype).min)
@@ -75,6 +77,7 @@ class _LinearScores(torch.autograd.Function):
         return (chosen - m - log_z).squeeze(1), h
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, target, log_sum, h, *kept = ctx.saved_tensors
         of_logprob, of_entropy = (None if grad is None else grad[:, None] for grad in grads)
@@ -101,7 +104,7 @@ class _LinearScores(torch.autograd.Function):
             if to_bias is not None:
                 to_bias[words] = to_logits.sum(dim=0)
         found = ((to_hidden, hidden), (to_weight, weight), (to_bias, bias))
-        return (*(None if gradient is None else gradient.to(of.dtype) for gradient, of in found), None, None, None)
+        return (*(None if gradient is None else gradient.to(of.dtype) for gradient, of in found), None, None, None, None)
 
 
 def _blocks(tokens: int, vocabulary: int, device: str, learns: bool) -> Iterator[slice]:

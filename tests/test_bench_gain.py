@@ -61,8 +61,13 @@ def test_update_bench_judges_by_its_worst_size() -> None:
 
 
 def test_small_batches_are_measured_more_often() -> None:
-    bench = bench_update(TOY, Shape(tokens=24, searches=1, action_tokens=4, gold_tokens=1), sizes=(1, 8), micro_batch_tokens=128, repeats=2)
-    assert [len(bench.costs[size, BARE].work) for size in (1, 8)] == [4, 2]  # 8 // 4 rounds in each of the two
+    bench = bench_update(TOY, Shape(tokens=24, searches=1, action_tokens=4, gold_tokens=1), sizes=(2, 16), micro_batch_tokens=128, repeats=2)
+    assert [len(bench.costs[size, BARE].work) for size in (2, 16)] == [4, 2]  # 16 // 8 rounds in each of the two
+
+
+def test_a_group_of_one_is_no_training() -> None:
+    with pytest.raises(ValueError, match=r"bench\.sizes: got \[9\], expected groups of eight"):
+        bench_update(TOY, sizes=(8, 9))
 
 
 @pytest.mark.parametrize(("rounds", "low", "high"), [(5, 1, 5), (6, 1, 6), (10, 2, 9), (25, 8, 18)])
@@ -77,6 +82,12 @@ def test_costs_are_measured_per_way() -> None:
     costs = costs_of({"nothing": lambda: None, "work": lambda: torch.randn(400, 400) @ torch.randn(400, 400)}, 2, torch.device("cpu"))
     assert costs["work"].work_seconds > costs["nothing"].work_seconds
     assert costs["work"].seconds > costs["nothing"].seconds
+
+
+@pytest.mark.parametrize(("device", "message"), [("banana", "got 'banana', expected 'cpu', 'cuda'"), ("cuda:99", "got 'cuda:99', but this machine shows")])
+def test_unknown_device_is_named(device: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"device: {message}"):
+        bench_information_gain(TOY, device=device)
 
 
 def test_unknown_dtype_is_named() -> None:

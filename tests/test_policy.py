@@ -129,6 +129,28 @@ def test_blocks_of_the_vocabulary_whose_logits_differ_by_hundreds(order: str, sc
     torch.testing.assert_close(scores.entropy.double(), -(log_p.exp() * log_p).sum(1), atol=2e-5, rtol=1e-6)
 
 
+def test_passes_without_gradient_keep_nothing_and_second_derivatives_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    monkeypatch.setitem(token_scores._BLOCK_BYTES, "cpu", 4 * 2 * 5)  # of 2 tokens, five words
+    logits = token_scores._logits
+
+    def spied(rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, words: slice) -> torch.Tensor:
+        sizes.append(words.stop - words.start)
+        return logits(rows, weight, bias, words)
+
+    monkeypatch.setattr(token_scores, "_logits", spied)
+    head, hidden, target = torch.nn.Linear(4, 20).requires_grad_(False), torch.randn(2, 4, requires_grad=True), torch.tensor([3, 19])
+    with torch.no_grad():
+        score_tokens(head, hidden, target, "gradient")
+    assert sizes == [5, 5, 5, 5]
+    sizes.clear()
+    scores = score_tokens(head, hidden, target, "gradient")
+    assert sizes == [20]
+    (gradient,) = torch.autograd.grad((scores.logprobs + scores.entropy).sum(), hidden, create_graph=True)
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        torch.autograd.grad(gradient.square().sum(), hidden)
+
+
 def test_the_model_attention_is_back_after_a_pass() -> None:
     policy = tiny_policy()
     before = policy.model.config._attn_implementation

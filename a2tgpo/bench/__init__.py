@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
-from a2tgpo.policy import Policy
+from a2tgpo.policy import Policy, checked_device
 
 _Way = TypeVar("_Way")
 
@@ -86,7 +86,7 @@ def bench_policy(model: Path | LlamaConfig, dtype: str, device: str) -> Policy:
     if isinstance(model, Path):
         return Policy.load(model, DTYPES[dtype], device)
     torch.manual_seed(0)
-    return Policy(LlamaForCausalLM(model).to(device).eval(), word_tokenizer(model.vocab_size), DTYPES[dtype])
+    return Policy(LlamaForCausalLM(model).to(checked_device(device)).eval(), word_tokenizer(model.vocab_size), DTYPES[dtype])
 
 
 def bench_episodes(shape: Shape, vocabulary: int) -> list[Episode]:

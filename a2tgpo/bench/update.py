@@ -98,7 +98,12 @@ def bench_update(
         shape: of the episodes.
         sizes: numbers of episodes, a cheap one first: it warms up for all.
         repeats: rounds over all sizes. Within each, small sizes take several of their own, up to a quarter of the largest size's work.
+
+    Raises:
+        ValueError: if a size leaves a group of one episode, or for an unknown dtype or device.
     """
+    if lonely := [size for size in sizes if size % 8 == 1]:
+        raise ValueError(f"bench.sizes: got {lonely}, expected groups of eight and a rest of at least two; a group of one trains nothing")
     policy = bench_policy(model, dtype, device)
     settings = Update(learning_rate=1e-9, mini_batches=mini_batches, micro_batch_tokens=micro_batch_tokens)
     batches = {size: bench_episodes(replace(shape, episodes=size), int(policy.model.config.vocab_size)) for size in sizes}
