@@ -13,3 +13,9 @@ def check_not_negative(name: str, value: object, hint: str = "") -> None:
     """Raise ValueError unless `value` is a number of 0 or more."""
     if isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= 0:
         raise ValueError(f"{name}: got {value!r}, expected a number of 0 or more{hint}")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Raise ValueError unless `value` is true or false: the text "false" would count as true."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name}: got {value!r}, expected True or False")

@@ -41,6 +41,10 @@ def rules_of(
         if scorer != "evidence":
             raise ValueError(f"scorer: got {scorer!r}, expected 'evidence', None or a callable (transcript, answers) -> float")
         scorer = EvidenceScorer.of_corpora(pool.corpora())
+    elif scorer is not None and not callable(scorer):
+        raise ValueError(f"scorer: got {scorer!r}, expected 'evidence', None or a callable (transcript, answers) -> float")
+    if not isinstance(budget, ObservationBudget):
+        raise ValueError(f"budget: got {budget!r}, expected an ObservationBudget or None")
     return Rules(protocol_of(protocol), pool.top_k, max_turns, max_searches, outcome_of(reward), format_penalty, scorer, budget)
 
 
@@ -109,7 +113,7 @@ class SearchQAEnv(gym.Env[str, str]):
             reward=reward,
             format_penalty=format_penalty,
             scorer=scorer,
-            budget=budget or ObservationBudget(),
+            budget=ObservationBudget() if budget is None else budget,
         )
         self.observation_space = observation_space_of(self.pool, self.rules)
         self.action_space = UnicodeText(MAX_ACTION_LENGTH)

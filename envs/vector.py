@@ -72,7 +72,7 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
             reward=reward,
             format_penalty=format_penalty,
             scorer=scorer,
-            budget=budget or ObservationBudget(),
+            budget=ObservationBudget() if budget is None else budget,
         )
         self.single_observation_space: gym.Space[str] = observation_space_of(self.pool, self.rules)
         self.single_action_space: gym.Space[str] = UnicodeText(MAX_ACTION_LENGTH)

@@ -32,6 +32,7 @@ MADE = """
 import gymnasium as gym
 import a2tgpo.envs
 wrongs = {"top_k": "3", "max_turns": 2.5, "max_searches": "1", "format_penalty": "0.1", "worlds": "2", "hops": 3}
+wrongs |= {"fictional": "false", "seed": 1.5, "scorer": 3, "budget": {"total": 3}}
 for name, value in [*wrongs.items(), ("max_turns", "5"), ("hops", "12")]:
     for make in (gym.make, gym.make_vec):
         try:

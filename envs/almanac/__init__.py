@@ -14,7 +14,7 @@ from a2tgpo.envs.almanac.expert import HABITS, MISTAKES, ErrorModel, Expert
 from a2tgpo.envs.almanac.passages import Fact, read_passage, write_passages
 from a2tgpo.envs.almanac.questions import MAX_HOPS, SPLITS, ask, split_of
 from a2tgpo.envs.almanac.world import DRAWN_RELATIONS, RELATIONS, Relation, World, drawn_names, drawn_world, real_world, renamed
-from a2tgpo.envs.checks import check_whole
+from a2tgpo.envs.checks import check_flag, check_whole
 from a2tgpo.envs.records import Passage, Question
 
 __all__ = [
@@ -57,6 +57,8 @@ def load(
     Raises:
         ValueError: for an unknown split, other lengths, fewer than one world, or several worlds that are not fictional.
     """
+    check_flag("fictional", fictional)
+    check_whole("seed", seed, 0)
     if split not in SPLITS:
         raise ValueError(f"split: got {split!r}, expected one of {', '.join(SPLITS)}")
     if not isinstance(hops, Collection) or not hops or not set(hops) <= set(range(1, MAX_HOPS + 1)):
