@@ -67,8 +67,8 @@ class HttpRetriever:
         watchdog.start()
         try:
             connection.request("POST", self._path, body, {"Content-Type": "application/json", "Accept": "application/json"})
-            answer = connection.getresponse()
-            data = answer.read(_MAX_ANSWER_BYTES + 1)
+            with connection.getresponse() as answer:  # if the server closes the connection, only the answer still holds the socket
+                data = answer.read(_MAX_ANSWER_BYTES + 1)
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = f"no answer within {self.timeout:g} s" if late.is_set() or isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
             raise RetrievalError(f"{self.url}: {reason}") from error
