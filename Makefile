@@ -18,16 +18,17 @@ quickstart: $(VENV)/.installed  ## train and compare four algorithms on the embe
 	$(BIN)/a2tgpo compare quickstart
 
 test: $(VENV)/.installed-dev  ## the test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 test-slow: $(VENV)/.installed-dev  ## tests that take minutes
 	$(BIN)/python -m pytest -m slow --timeout 3000
 
 test-vllm: $(VLLM)/.installed  ## the vLLM engine, with real vLLM on the CPU; prints what it measured
-	$(VLLM)/bin/python -m pytest tests/test_vllm.py tests/test_vllm_runs.py -s --timeout 900
+	$(VLLM)/bin/python -m pytest tests/engines/test_vllm.py tests/engines/test_vllm_runs.py -s --timeout 900
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/codespell
 
 types: $(VENV)/.installed-dev

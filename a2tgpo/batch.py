@@ -1,7 +1,8 @@
 """The carriers between rollout, algorithm and loss.
 
-`TokenBatch` holds what the model sees, `TurnTable` what an algorithm sees, `Credit` what it answers; `Credit.advantage[i, k]` belongs to the tokens whose
-`TokenBatch.turn` is k in row i, so spreading credit over tokens is one gather. Axis words: `episode`, `turn`, `token`.
+`TokenBatch` holds what the model sees, `TurnTable` what an algorithm sees, `Credit` what it answers;
+`Credit.advantage[i, k]` belongs to the tokens whose `TokenBatch.turn` is k in row i, so spreading credit over tokens is
+one gather. Axis words: `episode`, `turn`, `token`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from a2tgpo.episode import Episode
+from a2tgpo.errors import ConfigError
 
 _Key = TypeVar("_Key")
 
@@ -45,7 +47,7 @@ class TurnTable:
     """All that an algorithm may know of a batch: one row per episode, one column per turn.
 
     Raises:
-        ValueError: on a shape or mask mismatch, a non-finite outcome or reward, or a group id without episodes.
+        ConfigError: on a shape or mask mismatch, a non-finite outcome or reward, or a group id without episodes.
     """
 
     group: Int[Tensor, " episode"]
@@ -88,12 +90,18 @@ class Credit:
     """Multiplies the turn's loss; 0 leaves it out of the sum and of every denominator."""
 
     @staticmethod
-    def of(advantage: Float[Tensor, "episode turn"], clip_scale: Float[Tensor, "episode turn"] | None = None) -> "Credit":
+    def of(
+        advantage: Float[Tensor, "episode turn"], clip_scale: Float[Tensor, "episode turn"] | None = None
+    ) -> "Credit":
         """Credit with weight 1 and, unless given, clip scale 1."""
-        return Credit(advantage, torch.ones_like(advantage) if clip_scale is None else clip_scale, torch.ones_like(advantage))
+        return Credit(
+            advantage, torch.ones_like(advantage) if clip_scale is None else clip_scale, torch.ones_like(advantage)
+        )
 
 
-def spread(per_turn: Float[Tensor, "episode turn"], turn: Int[Tensor, "episode token"]) -> Float[Tensor, "episode token"]:
+def spread(
+    per_turn: Float[Tensor, "episode turn"], turn: Int[Tensor, "episode token"]
+) -> Float[Tensor, "episode token"]:
     """Give every sampled token the value of its turn; 0 where no turn sampled the token."""
     return torch.where(turn >= 0, per_turn.gather(1, turn.clamp(min=0)), 0.0)
 
@@ -102,21 +110,33 @@ def collate(episodes: Sequence[Episode], pad_token_id: int, device: torch.device
     """Episodes to right-padded rows. The trained tokens are exactly what was shown and sampled, in that order.
 
     Raises:
-        ValueError: if there is no episode, or one of them failed (failed episodes are data for the log, not for the loss).
+        ConfigError: if there is no episode, or one of them failed (failed episodes are data for the log, not for the
+            loss).
     """
     if not episodes:
-        raise ValueError("collate: got no episode, expected at least one; if every episode of the batch failed, the run's episodes folder says why")
+        raise ConfigError(
+            "collate: got no episode, expected at least one; if every episode of the batch failed, the run's episodes"
+            " folder says why"
+        )
     for episode in episodes:
         if episode.failed or not episode.turns:
             got = f"stop={episode.stop} and {episode.num_turns} turns"
-            raise ValueError(f"collate: episode of question {episode.question_id!r} has {got}, expected a played one; drop failed episodes first")
+            raise ConfigError(
+                f"collate: episode of question {episode.question_id!r} has {got}, expected a played one; drop failed"
+                " episodes first"
+            )
     mask = _filled([episode.num_tokens for episode in episodes])
     turn = _in_places(mask, (index for episode in episodes for index in episode.turn_index), -1, torch.long)
     rows = TokenBatch(
         _in_places(mask, (token for episode in episodes for token in episode.token_ids), pad_token_id, torch.long),
         mask,
         turn,
-        _in_places(turn >= 0, (value for episode in episodes for step in episode.turns for value in step.action_logprobs), 0.0, torch.float32),
+        _in_places(
+            turn >= 0,
+            (value for episode in episodes for step in episode.turns for value in step.action_logprobs),
+            0.0,
+            torch.float32,
+        ),
     )
     return TokenBatch(*(getattr(rows, field.name).to(device) for field in fields(rows)))
 
@@ -135,16 +155,22 @@ def tabulate(episodes: Sequence[Episode], turn_reward: TurnReward = information_
 
     Args:
         episodes: in any order; episodes of one question share `Episode.group`.
-        turn_reward: what fills the `information_gain` column; a reward model, a rule or a human label can take the place of information gain here.
+        turn_reward: what fills the `information_gain` column; a reward model, a rule or a human label can take the
+            place of information gain here.
 
     Raises:
-        ValueError: if `turn_reward` returns another number of values than the episode has turns, or a non-finite one.
+        ConfigError: if `turn_reward` returns another number of values than the episode has turns, or a non-finite one.
     """
     mask = _filled([episode.num_turns for episode in episodes])
     turns = [turn for episode in episodes for turn in episode.turns]
     group_numbers: dict[int, int] = {}
     state_numbers: dict[str, int] = {}
-    gain = _in_places(mask, (value for episode in episodes for value in _checked_turn_reward(turn_reward(episode), episode)), torch.nan, torch.float32)
+    gain = _in_places(
+        mask,
+        (value for episode in episodes for value in _checked_turn_reward(turn_reward(episode), episode)),
+        torch.nan,
+        torch.float32,
+    )
     return TurnTable(
         group=torch.tensor([_number(group_numbers, episode.group) for episode in episodes]),
         outcome=torch.tensor([episode.outcome for episode in episodes], dtype=torch.float32),
@@ -162,8 +188,12 @@ def _filled(sizes: Sequence[int]) -> Bool[Tensor, "row column"]:
     return torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]
 
 
-def _in_places(mask: Bool[Tensor, "row column"], values: Iterable[float], empty: int | float, dtype: torch.dtype) -> Shaped[Tensor, "row column"]:
-    """The values, row by row, where the mask is true; `empty` elsewhere. By way of numpy, which reads a list several times as fast as torch."""
+def _in_places(
+    mask: Bool[Tensor, "row column"], values: Iterable[float], empty: int | float, dtype: torch.dtype
+) -> Shaped[Tensor, "row column"]:
+    """The values, row by row, where the mask is true; `empty` elsewhere. By way of numpy, which reads a list several
+    times as fast as torch.
+    """
     result = torch.full(mask.shape, empty, dtype=dtype)
     result[mask] = torch.from_numpy(np.array(list(values))).to(dtype)
     return result
@@ -176,10 +206,13 @@ def _number(numbers: dict[_Key, int], key: _Key) -> int:
 def _checked_turn_reward(values: Sequence[float | None], episode: Episode) -> list[float]:
     if len(values) != episode.num_turns:
         expected = f"expected one per turn ({episode.num_turns}); use None for turns without one"
-        raise ValueError(f"turn_reward: got {len(values)} values for question {episode.question_id!r}, {expected}")
+        raise ConfigError(f"turn_reward: got {len(values)} values for question {episode.question_id!r}, {expected}")
     for turn, value in enumerate(values):
         if value is not None and not abs(value) < float("inf"):
-            raise ValueError(f"turn_reward: got {value} for turn {turn} of question {episode.question_id!r}, expected a finite number or None")
+            raise ConfigError(
+                f"turn_reward: got {value} for turn {turn} of question {episode.question_id!r}, expected a finite"
+                " number or None"
+            )
     return [float("nan") if value is None else float(value) for value in values]
 
 
@@ -189,22 +222,33 @@ def _check_shapes(table: TurnTable) -> None:
         shape = tuple(getattr(table, name).shape)
         expected = (episodes,) if name in ("group", "outcome") else (episodes, turns)
         if shape != expected:
-            raise ValueError(f"TurnTable.{name}: got shape {shape}, expected {expected} (as `mask` has {episodes} episodes × {turns} turns)")
+            raise ConfigError(
+                f"TurnTable.{name}: got shape {shape}, expected {expected} (as `mask` has {episodes} episodes × {turns}"
+                " turns)"
+            )
 
 
 def _check_values(table: TurnTable) -> None:
     problems: Mapping[str, tuple[Tensor, str]] = {
         "outcome": (~table.outcome.isfinite(), "finite numbers"),
         "reward": (~table.reward.isfinite() & table.mask, "finite numbers on existing turns"),
-        "information_gain": (~table.information_gain.isfinite() & table.scored, "finite numbers where `scored` is true; a missing gain is not scored"),
+        "information_gain": (
+            ~table.information_gain.isfinite() & table.scored,
+            "finite numbers where `scored` is true; a missing gain is not scored",
+        ),
         "scored": (table.scored & ~table.mask, "true only on existing turns"),
         "mask": (table.mask[:, 1:] & ~table.mask[:, :-1], "a run of true from turn 0 on in every row"),
     }
     for name, (wrong, expected) in problems.items():
         if bool(wrong.any()):
             where = wrong.nonzero()[0].tolist()
-            raise ValueError(f"TurnTable.{name}: got {getattr(table, name)[tuple(where)].item()} at index {where}, expected {expected}")
+            raise ConfigError(
+                f"TurnTable.{name}: got {getattr(table, name)[tuple(where)].item()} at index {where}, expected"
+                f" {expected}"
+            )
     if bool((table.group < 0).any()):
-        raise ValueError(f"TurnTable.group: got {int(table.group.min())}, expected ids from 0 on")
+        raise ConfigError(f"TurnTable.group: got {int(table.group.min())}, expected ids from 0 on")
     if empty := (torch.bincount(table.group) == 0).nonzero().flatten().tolist():
-        raise ValueError(f"TurnTable.group: group ids {empty} have no episode, expected 0 … {int(table.group.max())} all in use")
+        raise ConfigError(
+            f"TurnTable.group: group ids {empty} have no episode, expected 0 … {int(table.group.max())} all in use"
+        )

@@ -1,4 +1,6 @@
-"""`a2tgpo COMMAND …`: every command prints what it did and where, and exits with 2 and one paragraph when it cannot be done."""
+"""`a2tgpo COMMAND …`: every command prints what it did and where, and exits with 2 and one paragraph when it cannot be
+done.
+"""
 
 import os
 import sys
@@ -10,18 +12,39 @@ from rich.console import Console
 from a2tgpo import __version__
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "compare": ("a2tgpo.commands.compare:compare", "train and compare algorithms: a2tgpo compare STUDY [--algorithm NAME …] [--ablate NAME …]"),
+    "compare": (
+        "a2tgpo.commands.compare:compare",
+        "train and compare algorithms: a2tgpo compare STUDY [--algorithm NAME …] [--ablate NAME …]",
+    ),
     "train": ("a2tgpo.commands.study:train", "one training run: a2tgpo train RECIPE [--algorithm NAME] [any setting]"),
-    "evaluate": ("a2tgpo.commands.evaluate:evaluate", "score a run or a model folder on held-out questions: a2tgpo evaluate RUN"),
-    "baseline": ("a2tgpo.commands.baseline:baseline", "what one compares with: baseline table [--model FOLDER], baseline sb3 --algo ppo|a2c|dqn"),
-    "report": ("a2tgpo.commands.report:report", "one HTML page about a study, and tables for papers: a2tgpo report runs/STUDY"),
+    "evaluate": (
+        "a2tgpo.commands.evaluate:evaluate",
+        "score a run or a model folder on held-out questions: a2tgpo evaluate RUN",
+    ),
+    "baseline": (
+        "a2tgpo.commands.baseline:baseline",
+        "what one compares with: baseline table [--model FOLDER], baseline sb3 --algo ppo|a2c|dqn",
+    ),
+    "report": (
+        "a2tgpo.commands.report:report",
+        "one HTML page about a study, and tables for papers: a2tgpo report runs/STUDY",
+    ),
     "view": ("a2tgpo.commands.report:view", "one HTML page to browse a run's episodes: a2tgpo view runs/STUDY/RUN"),
-    "false-calls": ("a2tgpo.commands.report:false_calls", "how often the statistics see a difference where there is none, by simulation"),
+    "false-calls": (
+        "a2tgpo.commands.report:false_calls",
+        "how often the statistics see a difference where there is none, by simulation",
+    ),
     "play": ("a2tgpo.commands.play:play", "watch or play one episode in the terminal"),
-    "explain": ("a2tgpo.commands.explain:explain", "how an algorithm came to the credit of recorded episodes: a2tgpo explain ALGORITHM --episode FILE"),
+    "explain": (
+        "a2tgpo.commands.explain:explain",
+        "how an algorithm came to the credit of recorded episodes: a2tgpo explain ALGORITHM --episode FILE",
+    ),
     "data": ("a2tgpo.commands.data:data", "question files: data inspect FILE, data corpus FILE… -o DIR, data index"),
     "serve-retriever": ("a2tgpo.commands.serve:serve_retriever", "serve a corpus over HTTP"),
-    "bench": ("a2tgpo.commands.bench:bench", "what the work costs on this machine: a2tgpo bench information-gain, update, credit, env, retrieval or rollout"),
+    "bench": (
+        "a2tgpo.commands.bench:bench",
+        "what the work costs on this machine: a2tgpo bench information-gain, update, credit, env, retrieval or rollout",
+    ),
     "recipes": ("a2tgpo.commands.study:recipes", "list the recipes that ship with the package"),
 }
 """Name → (function, help). Looked up by name so that `a2tgpo --help` imports neither torch nor a command."""
@@ -41,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if words[0] not in COMMANDS:
         return fail(console, f"command: got {words[0]!r}, expected one of {', '.join(COMMANDS)}")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # read when transformers is imported, here and in worker processes
+    # read when transformers is imported, here and in worker processes
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     module, _, function = COMMANDS[words[0]][0].partition(":")
     try:
         command: Callable[[list[str], Console], int] = getattr(import_module(module), function)
@@ -59,7 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def meant_for_users(error: Exception) -> bool:
-    """Is the error's message written for whoever called the command? Those of this package and of its checks are; anything else is a fault to be traced."""
+    """Is the error's message written for whoever called the command? Those of this package and of its checks are;
+    anything else is a fault to be traced.
+    """
     return isinstance(error, ValueError | OSError) or type(error).__module__.startswith(("a2tgpo.", "gymnasium.error"))
 
 

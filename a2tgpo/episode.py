@@ -1,12 +1,13 @@
 """What happened in one episode, as plain data.
 
-Tokens, turn boundaries and the policy mask are recorded when they are born and only ever concatenated: an episode is never found again in text, and nothing
-is decoded and encoded again. The layout of an episode is
+Tokens, turn boundaries and the policy mask are recorded when they are born and only ever concatenated: an episode is
+never found again in text, and nothing is decoded and encoded again. The layout of an episode is
 
     context_0 action_0 context_1 action_1 … context_n action_n [closing]
 
-where `context_k` are the tokens shown before turn k (the prompt for k = 0, the observation of turn k-1 afterwards), `action_k` the tokens that the policy
-sampled in turn k, and `closing` the observation of the last turn when a limit ended the episode after it.
+where `context_k` are the tokens shown before turn k (the prompt for k = 0, the observation of turn k-1 afterwards),
+`action_k` the tokens that the policy sampled in turn k, and `closing` the observation of the last turn when a limit
+ended the episode after it.
 """
 
 from collections.abc import Mapping
@@ -14,6 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate, chain, repeat
 from typing import Any
+
+from a2tgpo.errors import ConfigError
 
 
 class ActionKind(StrEnum):
@@ -28,7 +31,9 @@ class ActionKind(StrEnum):
 
 
 class StopReason(StrEnum):
-    """Why an episode ended. Only ANSWERED is a termination; the limits are truncations; FAILED is outside the agent's reach."""
+    """Why an episode ended. Only ANSWERED is a termination; the limits are truncations; FAILED is outside the agent's
+    reach.
+    """
 
     ANSWERED = "answered"
     """The agent gave an answer."""
@@ -39,7 +44,9 @@ class StopReason(StrEnum):
     MAX_TOKENS = "max_tokens"
     """The next observation or action would not fit into the context."""
     FAILED = "failed"
-    """Something around the agent broke (retriever, engine). Kept as data, left out of the loss and of all group statistics."""
+    """Something around the agent broke (retriever, engine). Kept as data, left out of the loss and of all group
+    statistics.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +56,17 @@ class Turn:
     context_ids: tuple[int, ...]
     """Tokens shown since the previous action: the prompt, or the previous turn's observation. Never trained."""
     action_ids: tuple[int, ...]
-    """Tokens that the policy sampled, with the closing tag or end token if it sampled one. Exactly these are trained."""
+    """Tokens that the policy sampled, with the closing tag or end token if it sampled one. Exactly these are trained.
+    """
     action_logprobs: tuple[float, ...]
     """The engine's log-probability of each action token when it was sampled (natural log)."""
     action: ActionKind
     reward: float = 0.0
     """Reward of the environment for this step."""
     information_gain: float | None = None
-    """Change of the gold answer's value caused by this turn, in nats; `None` = never scored, which is not the same as 0."""
+    """Change of the gold answer's value caused by this turn, in nats; `None` = never scored, which is not the same as
+    0.
+    """
     state_key: str = ""
     """The observation that the turn acted on (GiGPO's anchor): the question, later the last retrieved block."""
     info: Mapping[str, Any] = field(default_factory=dict)
@@ -64,9 +74,15 @@ class Turn:
 
     def __post_init__(self) -> None:
         if len(self.action_ids) != len(self.action_logprobs):
-            raise ValueError(f"Turn.action_logprobs: got {len(self.action_logprobs)} values, expected one per action token ({len(self.action_ids)})")
+            raise ConfigError(
+                f"Turn.action_logprobs: got {len(self.action_logprobs)} values, expected one per action token"
+                f" ({len(self.action_ids)})"
+            )
         if not self.action_ids:
-            raise ValueError("Turn.action_ids: got no token, expected at least one; an episode whose engine sampled nothing must be recorded as failed")
+            raise ConfigError(
+                "Turn.action_ids: got no token, expected at least one; an episode whose engine sampled nothing must be"
+                " recorded as failed"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +98,9 @@ class Episode:
     """The episode's score (EM or F1 against the gold answers, plus shaping if configured)."""
     stop: StopReason
     closing_ids: tuple[int, ...] = ()
-    """Observation after the last turn, shown to nobody but needed to score that turn's information gain; empty when it answered."""
+    """Observation after the last turn, shown to nobody but needed to score that turn's information gain; empty when it
+    answered.
+    """
     gold_answers: tuple[str, ...] = ()
     info: Mapping[str, Any] = field(default_factory=dict)
     """Final scores and counts (em, f1, searches, answer, hops, …); for FAILED episodes `error` says what broke."""
@@ -98,13 +116,16 @@ class Episode:
     @property
     def token_ids(self) -> tuple[int, ...]:
         """All tokens in order, closing observation included."""
-        return tuple(chain.from_iterable((*turn.context_ids, *turn.action_ids) for turn in self.turns)) + self.closing_ids
+        return (
+            tuple(chain.from_iterable((*turn.context_ids, *turn.action_ids) for turn in self.turns)) + self.closing_ids
+        )
 
     @property
     def turn_index(self) -> tuple[int, ...]:
         """Per token: the turn that sampled it, or -1 for tokens that nobody sampled."""
         spans = chain.from_iterable(
-            chain(repeat(-1, len(turn.context_ids)), repeat(index, len(turn.action_ids))) for index, turn in enumerate(self.turns)
+            chain(repeat(-1, len(turn.context_ids)), repeat(index, len(turn.action_ids)))
+            for index, turn in enumerate(self.turns)
         )
         return tuple(spans) + (-1,) * len(self.closing_ids)
 

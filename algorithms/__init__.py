@@ -1,7 +1,8 @@
 """Algorithms: from a table of turns to credit per turn.
 
-To add one, write a frozen dataclass that derives from `Algorithm`, give it its published `loss`, turn the table into credit in `__call__`, and name it below;
-the loop needs no change. An algorithm of your own need not live here: `a2tgpo.algorithms.loader.load_algorithm("path.py:Class")` takes it from any file.
+To add one, write a frozen dataclass that derives from `Algorithm`, give it its published `loss`, turn the table into
+credit in `__call__`, and name it below; the loop needs no change. An algorithm of your own need not live here:
+`a2tgpo.algorithms.loader.load_algorithm("path.py:Class")` takes it from any file.
 """
 
 from typing import Final

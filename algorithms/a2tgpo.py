@@ -1,4 +1,6 @@
-"""A2TGPO: information gain normalised among turns of the same index, accumulated with a rescaled variance, and a clip range per turn (arXiv 2605.06200)."""
+"""A2TGPO: information gain normalised among turns of the same index, accumulated with a rescaled variance, and a clip
+range per turn (arXiv 2605.06200).
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,14 +10,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from a2tgpo.algorithms.base import Algorithm, discounted_returns, group_of_turns, normalize, over_turns
-from a2tgpo.algorithms.checks import check_flag, check_number
 from a2tgpo.algorithms.losses import LossSpec
 from a2tgpo.batch import Credit, TurnTable
+from a2tgpo.checks import flag_field, number_field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class A2TGPO(Algorithm):
-    """A_{i,t} = α·D_{i,t}/√(m_i − t) + z^R_i on turns with a gain, z^R_i on all others; clip scale c = 1 + β·(2σ(z) − 1).
+    """A_{i,t} = α·D_{i,t}/√(m_i − t) + z^R_i on turns with a gain, z^R_i on all others; clip scale c = 1 + β·(2σ(z) −
+    1).
 
     1. z_{i,k}: gain normalised over all episodes of the question at the same turn index k (population deviation).
     2. D_{i,t} = Σ_{j≥t} γ^{j−t} z_{i,j} over the m_i turns of the episode that have a gain, counted t = 0 … m_i − 1.
@@ -38,11 +41,11 @@ class A2TGPO(Algorithm):
 
     def __post_init__(self) -> None:
         Algorithm.__post_init__(self)
-        check_number(self, "gamma", 0.0, 1.0)
-        check_number(self, "ig_weight", 0.0)
-        check_number(self, "clip_modulation", 0.0, 1.0)
-        check_flag(self, "turn_groups")
-        check_flag(self, "variance_rescaling")
+        number_field(self, "gamma", 0.0, 1.0)
+        number_field(self, "ig_weight", 0.0)
+        number_field(self, "clip_modulation", 0.0, 1.0)
+        flag_field(self, "turn_groups")
+        flag_field(self, "variance_rescaling")
 
     def __call__(self, table: TurnTable) -> Credit:
         z = self.normalized_gain(table)
@@ -72,5 +75,7 @@ class A2TGPO(Algorithm):
         return accumulated / remaining.clamp(min=1).sqrt()
 
     def clip_scale(self, z: Float[Tensor, "episode turn"]) -> Float[Tensor, "episode turn"]:
-        """c = 1 + β·(2·sigmoid(z) − 1), from the turn's own z: widest where the turn gained most; 1 without a gain, since there z = 0."""
+        """c = 1 + β·(2·sigmoid(z) − 1), from the turn's own z: widest where the turn gained most; 1 without a gain,
+        since there z = 0.
+        """
         return 1 + self.clip_modulation * (2 * torch.sigmoid(z) - 1)

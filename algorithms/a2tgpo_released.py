@@ -1,4 +1,6 @@
-"""A2TGPO as its first public code computes it, for parity studies. Never the default: each departure from the paper is a field."""
+"""A2TGPO as its first public code computes it, for parity studies. Never the default: each departure from the paper is
+a field.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -8,21 +10,24 @@ from torch import Tensor
 
 from a2tgpo.algorithms.a2tgpo import A2TGPO
 from a2tgpo.algorithms.base import group_of_turns, last_turn
-from a2tgpo.algorithms.checks import check_flag
 from a2tgpo.algorithms.losses import LossSpec
 from a2tgpo.batch import Credit, TurnTable
+from a2tgpo.checks import flag_field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class A2TGPOReleased(A2TGPO):
     """A2TGPO with the departures of the released code (mode `turn-group-v1d`).
 
-    Segments replace turns there: a turn without a gain of its own belongs to the next turn that has one, and gains are compared at equal ordinals, not at equal
-    turn indices. `loss.merge_equal_turns` finds turns by changes of the advantage. Two departures are not reproduced: the last gain being measured before its
-    own retrieval result (a matter of the scorer), and errors of the scorer being passed over in silence (here they are errors).
+    Segments replace turns there: a turn without a gain of its own belongs to the next turn that has one, and gains are
+    compared at equal ordinals, not at equal turn indices. `loss.merge_equal_turns` finds turns by changes of the
+    advantage. Two departures are not reproduced: the last gain being measured before its own retrieval result (a matter
+    of the scorer), and errors of the scorer being passed over in silence (here they are errors).
     """
 
-    loss: LossSpec = LossSpec(ratio="turn", clip_low=3e-3, clip_high=4e-3, aggregation="seq-mean-token-mean", merge_equal_turns=True)
+    loss: LossSpec = LossSpec(
+        ratio="turn", clip_low=3e-3, clip_high=4e-3, aggregation="seq-mean-token-mean", merge_equal_turns=True
+    )
     skip_first_search: bool = True
     """The first search gets no gain: the value given the question alone is never computed."""
     drop_zero_gain: bool = True
@@ -33,7 +38,7 @@ class A2TGPOReleased(A2TGPO):
     def __post_init__(self) -> None:
         A2TGPO.__post_init__(self)
         for field in ("skip_first_search", "drop_zero_gain", "final_gain_in_outcome"):
-            check_flag(self, field)
+            flag_field(self, field)
 
     def __call__(self, table: TurnTable) -> Credit:
         kept = self.kept_gains(table)
@@ -41,7 +46,9 @@ class A2TGPOReleased(A2TGPO):
         outcome = table.outcome + table.information_gain.where(final, 0.0).sum(dim=1)
         credit = A2TGPO.__call__(self, replace(table, scored=kept & ~final, outcome=outcome))
         source = segment_ends(kept & ~final)
-        return Credit.of(_take(credit.advantage, source, table), _take(credit.clip_scale, source, table).where(table.mask, 1.0))
+        return Credit.of(
+            _take(credit.advantage, source, table), _take(credit.clip_scale, source, table).where(table.mask, 1.0)
+        )
 
     def kept_gains(self, table: TurnTable) -> Bool[Tensor, "episode turn"]:
         """Turns whose gain the released code would have recorded."""
@@ -59,12 +66,16 @@ class A2TGPOReleased(A2TGPO):
 
 
 def segment_ends(kept: Bool[Tensor, "episode turn"]) -> Int[Tensor, "episode turn"]:
-    """For each turn the turn whose credit it takes: the next one with a gain, itself included, or itself if none follows."""
+    """For each turn the turn whose credit it takes: the next one with a gain, itself included, or itself if none
+    follows.
+    """
     position = torch.arange(kept.shape[1], device=kept.device).expand(kept.shape)
     none = kept.shape[1]
     following = position.where(kept, none).flip(1).cummin(dim=1).values.flip(1)
     return following.where(following < none, position)
 
 
-def _take(values: Float[Tensor, "episode turn"], source: Int[Tensor, "episode turn"], table: TurnTable) -> Float[Tensor, "episode turn"]:
+def _take(
+    values: Float[Tensor, "episode turn"], source: Int[Tensor, "episode turn"], table: TurnTable
+) -> Float[Tensor, "episode turn"]:
     return values.gather(1, source).where(table.mask, 0.0)

@@ -21,7 +21,9 @@ Rows without a trained token count nowhere.
 
 @dataclass(frozen=True, slots=True)
 class Denominators:
-    """What a mini-batch divides by: counted over all of its micro-batches and ranks, so that their losses sum to the mini-batch's loss."""
+    """What a mini-batch divides by: counted over all of its micro-batches and ranks, so that their losses sum to the
+    mini-batch's loss.
+    """
 
     tokens: int
     """Trained tokens."""
@@ -32,7 +34,9 @@ class Denominators:
         return Denominators(self.tokens + other.tokens, self.sequences + other.sequences)
 
 
-def denominators(mask: Bool[Tensor, "episode token"], weight: Float[Tensor, "episode token"] | None = None) -> Denominators:
+def denominators(
+    mask: Bool[Tensor, "episode token"], weight: Float[Tensor, "episode token"] | None = None
+) -> Denominators:
     """Count the trained tokens and rows of a mini-batch.
 
     Args:
@@ -49,7 +53,11 @@ def total(parts: Sequence[Denominators]) -> Denominators:
 
 
 def aggregate(
-    values: Float[Tensor, "episode token"], trained: Bool[Tensor, "episode token"], aggregation: str, whole: Denominators, divisor: float
+    values: Float[Tensor, "episode token"],
+    trained: Bool[Tensor, "episode token"],
+    aggregation: str,
+    whole: Denominators,
+    divisor: float,
 ) -> Float[Tensor, ""]:
     """This micro-batch's share of the mini-batch's mean of `values`.
 

@@ -11,8 +11,9 @@ from a2tgpo.batch import Credit, TurnTable
 class AT2PO(Algorithm):
     """A_{i,k} = (R_i − mean_g R) / (std_g R + 1e-6), population deviation: the value of a leaf.
 
-    The paper samples a tree per question and backs leaf values up to inner nodes. Episodes here are independent chains: every node has one child, whose value
-    it takes, so a turn has the value of its episode's leaf. What remains is the turn objective, in `loss`.
+    The paper samples a tree per question and backs leaf values up to inner nodes. Episodes here are independent chains:
+    every node has one child, whose value it takes, so a turn has the value of its episode's leaf. What remains is the
+    turn objective, in `loss`.
     """
 
     loss: LossSpec = LossSpec(ratio="turn", clip_low=3e-3, clip_high=4e-3, aggregation="seq-mean-token-mean")

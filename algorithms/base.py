@@ -1,6 +1,7 @@
 """What an algorithm is, and the group statistics and returns that algorithms are made of.
 
-An algorithm is a frozen dataclass whose fields are its hyper-parameters; calling it turns a table of turns into credit. It sees no token, model or device.
+An algorithm is a frozen dataclass whose fields are its hyper-parameters; calling it turns a table of turns into credit.
+It sees no token, model or device.
 """
 
 from collections.abc import Sequence
@@ -11,10 +12,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from a2tgpo.algorithms.checks import check_count, suggestion
 from a2tgpo.algorithms.losses import LossSpec
 from a2tgpo.batch import Credit, TurnReward, TurnTable, information_gain_of, tabulate
+from a2tgpo.checks import did_you_mean, whole_field
 from a2tgpo.episode import Episode
+from a2tgpo.errors import ConfigError
 
 EPSILON: Final = 1e-6
 """Added to every standard deviation."""
@@ -27,7 +29,8 @@ class Algorithm:
     """Base of all algorithms. A subclass is a frozen dataclass with a `__call__`; its fields are its hyper-parameters.
 
     Raises:
-        ValueError: on a parameter that the algorithm does not have (naming the nearest one) or a value out of its range.
+        ConfigError: on a parameter that the algorithm does not have (naming the nearest one) or a value out of its
+            range.
     """
 
     needs_information_gain: ClassVar[bool] = False
@@ -36,28 +39,37 @@ class Algorithm:
     loss: LossSpec = LossSpec()
     """What the credit is trained with."""
     max_resamples: int = 0
-    """How many more times questions may be rolled out to replace groups that `is_informative` refuses (DAPO's dynamic sampling); 0 = never."""
+    """How many more times questions may be rolled out to replace groups that `is_informative` refuses (DAPO's dynamic
+    sampling); 0 = never.
+    """
 
     def __new__(cls, *args: object, **parameters: object) -> "Algorithm":
         known = [field.name for field in fields(cls)] if cls is not Algorithm else []
         for name in parameters:
             if name not in known:
-                raise ValueError(f"{cls.__name__}: got unknown parameter {name!r}, expected one of {', '.join(known)}{suggestion(name, known)}")
+                raise ConfigError(
+                    f"{cls.__name__}: got unknown parameter {name!r}, expected one of"
+                    f" {', '.join(known)}{did_you_mean(name, known)}"
+                )
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
-        check_count(self, "max_resamples", low=0)
+        whole_field(self, "max_resamples", 0)
 
     def __call__(self, table: TurnTable) -> Credit:
         """Credit of every turn of the table; turns outside `table.mask` get 0."""
-        raise NotImplementedError(f"{type(self).__name__} has no __call__, expected one that turns a TurnTable into Credit")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no __call__, expected one that turns a TurnTable into Credit"
+        )
 
     def tabulate(self, episodes: Sequence[Episode], turn_reward: TurnReward = information_gain_of) -> TurnTable:
         """The table that the algorithm reads; an algorithm that compares states in its own way overrides this."""
         return tabulate(episodes, turn_reward)
 
     def is_informative(self, table: TurnTable) -> Bool[Tensor, " group"]:
-        """Groups that can teach something: their raw outcomes differ, or they hold one episode, so that rolling out again would not help."""
+        """Groups that can teach something: their raw outcomes differ, or they hold one episode, so that rolling out
+        again would not help.
+        """
         return informative_groups(table.outcome, table.group)
 
 
@@ -80,12 +92,17 @@ def group_moments(
     groups = _num_groups(index)
     count = _count(index, inside, groups)
     size = count.clamp(min=1)
-    # measured from the group's smallest value: exact zeros in constant groups, and no cancellation where the values are large
+    # measured from the group's smallest value: exact zeros in constant groups, and no cancellation where the values are
+    # large
     base = _extreme(item, index, inside, groups, "amin").where(count > 0, 0.0)
     height = (item - base.index_select(0, index)).where(inside, 0.0)
     mean = _sum(height, index, groups) / size
     squares = _sum((height - mean.index_select(0, index)).square().where(inside, 0.0), index, groups)
-    std = (squares / (size - 1).clamp(min=1)).sqrt() if statistics == "sample" else (squares / size + VARIANCE_FLOOR).sqrt().where(count > 1, 1.0)
+    std = (
+        (squares / (size - 1).clamp(min=1)).sqrt()
+        if statistics == "sample"
+        else (squares / size + VARIANCE_FLOOR).sqrt().where(count > 1, 1.0)
+    )
     per_item = [column.index_select(0, index).view(values.shape) for column in (base + mean, std, count)]
     return per_item[0], per_item[1], per_item[2]
 
@@ -107,9 +124,11 @@ def normalize(
 def discounted_returns(
     values: Float[Tensor, "episode turn"], gamma: float, order: Int[Tensor, "episode turn"] | None = None
 ) -> Float[Tensor, "episode turn"]:
-    """G_k = Σ_{j≥k} γ^{o_j − o_k} x_j along each row, o being the position of a turn in its row, or `order` where turns are counted otherwise.
+    """G_k = Σ_{j≥k} γ^{o_j − o_k} x_j along each row, o being the position of a turn in its row, or `order` where turns
+    are counted otherwise.
 
-    Computed backwards as G_k = x_k + γ^{o_{k+1} − o_k} G_{k+1}: a loop over turns only, each step for all episodes at once.
+    Computed backwards as G_k = x_k + γ^{o_{k+1} − o_k} G_{k+1}: a loop over turns only, each step for all episodes at
+    once.
     """
     columns = list(values.unbind(dim=1))
     gaps = [1] * len(columns) if order is None else order.diff(dim=1).unbind(dim=1)
@@ -145,6 +164,8 @@ def _count(index: Int[Tensor, " item"], mask: Bool[Tensor, " item"], groups: int
     return torch.zeros(groups, dtype=torch.long, device=index.device).index_add(0, index, mask.long())
 
 
-def _extreme(values: Float[Tensor, " item"], index: Int[Tensor, " item"], mask: Bool[Tensor, " item"], groups: int, reduce: str) -> Float[Tensor, " group"]:
+def _extreme(
+    values: Float[Tensor, " item"], index: Int[Tensor, " item"], mask: Bool[Tensor, " item"], groups: int, reduce: str
+) -> Float[Tensor, " group"]:
     worst = torch.inf if reduce == "amin" else -torch.inf
     return torch.scatter_reduce(values.new_full((groups,), worst), 0, index, values.where(mask, worst), reduce)

@@ -1,19 +1,24 @@
-"""DAPO: GRPO with a higher upper clip, a soft penalty on overlong episodes and resampling of groups that teach nothing (arXiv 2503.14476)."""
+"""DAPO: GRPO with a higher upper clip, a soft penalty on overlong episodes and resampling of groups that teach nothing
+(arXiv 2503.14476).
+"""
 
 from dataclasses import dataclass, replace
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from a2tgpo.algorithms.checks import check_count, check_number
 from a2tgpo.algorithms.grpo import GRPO
 from a2tgpo.algorithms.losses import LossSpec
 from a2tgpo.batch import Credit, TurnTable
+from a2tgpo.checks import number_field, whole_field
+from a2tgpo.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DAPO(GRPO):
-    """GRPO's estimator on the outcome plus a length penalty. Which groups are rolled out again is decided on the raw outcome, without the penalty."""
+    """GRPO's estimator on the outcome plus a length penalty. Which groups are rolled out again is decided on the raw
+    outcome, without the penalty.
+    """
 
     loss: LossSpec = LossSpec(ratio="token", clip_low=0.2, clip_high=0.28, dual_clip=10.0, aggregation="token-mean")
     max_resamples: int = 10
@@ -26,11 +31,13 @@ class DAPO(GRPO):
 
     def __post_init__(self) -> None:
         GRPO.__post_init__(self)
-        check_count(self, "max_tokens", low=1)
-        check_count(self, "overlong_buffer", low=1)
-        check_number(self, "overlong_factor", low=0.0)
+        whole_field(self, "max_tokens", 1)
+        whole_field(self, "overlong_buffer", 1)
+        number_field(self, "overlong_factor", low=0.0)
         if self.overlong_buffer > self.max_tokens:
-            raise ValueError(f"DAPO.overlong_buffer: got {self.overlong_buffer}, expected at most max_tokens ({self.max_tokens})")
+            raise ConfigError(
+                f"DAPO.overlong_buffer: got {self.overlong_buffer}, expected at most max_tokens ({self.max_tokens})"
+            )
 
     def __call__(self, table: TurnTable) -> Credit:
         length = table.num_tokens.where(table.mask, 0).sum(dim=1)
@@ -38,7 +45,11 @@ class DAPO(GRPO):
         return GRPO.__call__(self, replace(table, outcome=table.outcome + penalty))
 
 
-def overlong_penalty(length: Int[Tensor, " episode"], max_tokens: int, overlong_buffer: int, overlong_factor: float) -> Float[Tensor, " episode"]:
-    """0 up to max_tokens − overlong_buffer, then linearly down to −overlong_factor at max_tokens (and beyond, for longer episodes)."""
+def overlong_penalty(
+    length: Int[Tensor, " episode"], max_tokens: int, overlong_buffer: int, overlong_factor: float
+) -> Float[Tensor, " episode"]:
+    """0 up to max_tokens − overlong_buffer, then linearly down to −overlong_factor at max_tokens (and beyond, for
+    longer episodes).
+    """
     excess = (length - (max_tokens - overlong_buffer)).float()
     return -(excess / overlong_buffer * overlong_factor).clamp(min=0)

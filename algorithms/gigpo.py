@@ -1,4 +1,6 @@
-"""GiGPO: compare whole episodes, and compare turns that acted on the same state (arXiv 2505.10978; verl-agent `core_gigpo`)."""
+"""GiGPO: compare whole episodes, and compare turns that acted on the same state (arXiv 2505.10978; verl-agent
+`core_gigpo`).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,18 +10,20 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from a2tgpo.algorithms.base import Algorithm, discounted_returns, group_of_turns, normalize, over_turns
-from a2tgpo.algorithms.checks import check_choice, check_flag, check_number
 from a2tgpo.algorithms.losses import LossSpec
 from a2tgpo.algorithms.states import merge_similar_states
 from a2tgpo.batch import Credit, TurnReward, TurnTable, information_gain_of, tabulate
+from a2tgpo.checks import choice_field, flag_field, number_field
 from a2tgpo.episode import Episode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiGPO(Algorithm):
-    """A_{i,k} = A^E_i + ω·A^S_{i,k}: the outcome within the question's group plus the discounted return within the state's group.
+    """A_{i,k} = A^E_i + ω·A^S_{i,k}: the outcome within the question's group plus the discounted return within the
+    state's group.
 
-    The state of a turn is the observation that it acted on. A state met once gives A^S = 0; one episode may meet a state several times.
+    The state of a turn is the observation that it acted on. A state met once gives A^S = 0; one episode may meet a
+    state several times.
     """
 
     loss: LossSpec = LossSpec(ratio="token", clip_low=0.2, clip_high=0.2, aggregation="token-mean")
@@ -30,19 +34,23 @@ class GiGPO(Algorithm):
     normalize_std: bool = True
     """Divide both terms by their (sample) deviation: on in the search recipe, off in the code's default."""
     episode_statistics: str = "trajectories"
-    """Mean and deviation of A^E over `trajectories` (the paper) or over `turns` (verl-agent, where a long episode counts once per turn)."""
+    """Mean and deviation of A^E over `trajectories` (the paper) or over `turns` (verl-agent, where a long episode
+    counts once per turn).
+    """
 
     state_similarity: float | None = None
-    """Treat states as one whose texts are at least this similar (difflib ratio; 0.9 in the search recipe). `None` = equal texts only."""
+    """Treat states as one whose texts are at least this similar (difflib ratio; 0.9 in the search recipe). `None` =
+    equal texts only.
+    """
 
     def __post_init__(self) -> None:
         Algorithm.__post_init__(self)
-        check_number(self, "gamma", 0.0, 1.0)
-        check_number(self, "step_weight", 0.0)
-        check_flag(self, "normalize_std")
-        check_choice(self, "episode_statistics", ("trajectories", "turns"))
+        number_field(self, "gamma", 0.0, 1.0)
+        number_field(self, "step_weight", 0.0)
+        flag_field(self, "normalize_std")
+        choice_field(self, "episode_statistics", ("trajectories", "turns"))
         if self.state_similarity is not None:
-            check_number(self, "state_similarity", 0.0, 1.0)
+            number_field(self, "state_similarity", 0.0, 1.0)
 
     def tabulate(self, episodes: Sequence[Episode], turn_reward: TurnReward = information_gain_of) -> TurnTable:
         merged = episodes if self.state_similarity is None else merge_similar_states(episodes, self.state_similarity)
@@ -54,8 +62,12 @@ class GiGPO(Algorithm):
     def episode_term(self, table: TurnTable) -> Float[Tensor, "episode turn"]:
         """A^E: the outcome normalised over the group."""
         if self.episode_statistics == "turns":
-            return normalize(over_turns(table.outcome, table), group_of_turns(table), table.mask, "sample", self.normalize_std)
-        return over_turns(normalize(table.outcome, table.group, table.mask.any(dim=1), "sample", self.normalize_std), table)
+            return normalize(
+                over_turns(table.outcome, table), group_of_turns(table), table.mask, "sample", self.normalize_std
+            )
+        return over_turns(
+            normalize(table.outcome, table.group, table.mask.any(dim=1), "sample", self.normalize_std), table
+        )
 
     def step_term(self, table: TurnTable) -> Float[Tensor, "episode turn"]:
         """A^S: the step return normalised over all turns of the group that acted on the same state."""
@@ -64,7 +76,9 @@ class GiGPO(Algorithm):
 
 
 def step_groups(table: TurnTable) -> Int[Tensor, "episode turn"]:
-    """Number of each turn's step group: same question and same state key. Numbers run from 0 without gaps, so that memory stays linear."""
+    """Number of each turn's step group: same question and same state key. Numbers run from 0 without gaps, so that
+    memory stays linear.
+    """
     states = int(table.state.max()) + 1 if table.state.numel() else 1
     pairs = group_of_turns(table) * states + table.state
     numbers: Tensor = torch.unique(pairs, return_inverse=True)[1]

@@ -3,25 +3,28 @@
 from dataclasses import dataclass
 
 from a2tgpo.algorithms.base import Algorithm, group_moments, normalize, over_turns
-from a2tgpo.algorithms.checks import check_choice, check_flag
 from a2tgpo.algorithms.losses import LossSpec
 from a2tgpo.batch import Credit, TurnTable
+from a2tgpo.checks import choice_field, flag_field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GRPO(Algorithm):
-    """A_{i,k} = (R_i − mean_g R) / (std_g R + 1e-6), the same for all turns k (DeepSeekMath, arXiv 2402.03300; sample deviation as in verl)."""
+    """A_{i,k} = (R_i − mean_g R) / (std_g R + 1e-6), the same for all turns k (DeepSeekMath, arXiv 2402.03300; sample
+    deviation as in verl).
+    """
 
     loss: LossSpec = LossSpec(ratio="token", clip_low=0.2, clip_high=0.2, aggregation="token-mean")
     normalize_std: bool = True
     """Divide by the group's standard deviation?"""
     singleton: str = "zero"
-    """Credit of a group of one, which has nothing to compare with: `zero`, or `raw` = the outcome itself, as in verl."""
+    """Credit of a group of one, which has nothing to compare with: `zero`, or `raw` = the outcome itself, as in verl.
+    """
 
     def __post_init__(self) -> None:
         Algorithm.__post_init__(self)
-        check_flag(self, "normalize_std")
-        check_choice(self, "singleton", ("zero", "raw"))
+        flag_field(self, "normalize_std")
+        choice_field(self, "singleton", ("zero", "raw"))
 
     def __call__(self, table: TurnTable) -> Credit:
         everyone = table.mask.any(dim=1)
@@ -34,9 +37,13 @@ class GRPO(Algorithm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrGRPO(GRPO):
-    """GRPO without its two biases: A = R − mean_g R, and a constant instead of the length as the loss's divisor (arXiv 2503.20783)."""
+    """GRPO without its two biases: A = R − mean_g R, and a constant instead of the length as the loss's divisor (arXiv
+    2503.20783).
+    """
 
-    loss: LossSpec = LossSpec(ratio="token", clip_low=0.2, clip_high=0.2, aggregation="seq-mean-token-sum-norm", divisor=3000.0)
+    loss: LossSpec = LossSpec(
+        ratio="token", clip_low=0.2, clip_high=0.2, aggregation="seq-mean-token-sum-norm", divisor=3000.0
+    )
     normalize_std: bool = False
 
 
@@ -49,9 +56,11 @@ class GSPO(GRPO):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CISPO(GRPO):
-    """GRPO's credit, trained with a clipped importance weight that never stops a token's gradient (MiniMax-M1, arXiv 2506.13585).
+    """GRPO's credit, trained with a clipped importance weight that never stops a token's gradient (MiniMax-M1, arXiv
+    2506.13585).
 
-    The paper sets no lower bound (here: clip_low 1, as ratios are positive) and does not print its upper one; 0.28 is the width of DAPO.
+    The paper sets no lower bound (here: clip_low 1, as ratios are positive) and does not print its upper one; 0.28 is
+    the width of DAPO.
     """
 
     loss: LossSpec = LossSpec(ratio="token", surrogate="cispo", clip_low=1.0, clip_high=0.28, aggregation="token-mean")

@@ -8,22 +8,25 @@ from jaxtyping import Float
 from torch import Tensor
 
 from a2tgpo.algorithms.base import Algorithm, discounted_returns, group_of_turns, last_turn, normalize
-from a2tgpo.algorithms.checks import check_choice, check_number
 from a2tgpo.algorithms.losses import LossSpec
 from a2tgpo.batch import Credit, TurnTable
+from a2tgpo.checks import choice_field, number_field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IGPO(Algorithm):
     """A_{i,k} = Σ_{j≥k} γ^{j−k} z_{i,j}, z being the normalised reward of a turn.
 
-    Rewards are normalised within the question's group over all turns of all its episodes (population deviation): `joint` pools gains and outcomes, `separate`
-    (the released recipe) pools each on its own. A last turn that has a gain as well gets both.
+    Rewards are normalised within the question's group over all turns of all its episodes (population deviation):
+    `joint` pools gains and outcomes, `separate` (the released recipe) pools each on its own. A last turn that has a
+    gain as well gets both.
     """
 
     needs_information_gain: ClassVar[bool] = True
 
-    loss: LossSpec = LossSpec(ratio="token", clip_low=0.2, clip_high=0.2, dual_clip=3.0, aggregation="seq-mean-token-sum")
+    loss: LossSpec = LossSpec(
+        ratio="token", clip_low=0.2, clip_high=0.2, dual_clip=3.0, aggregation="seq-mean-token-sum"
+    )
     gamma: float = 1.0
     """γ of the accumulation, in turns."""
     normalization: str = "separate"
@@ -35,10 +38,10 @@ class IGPO(Algorithm):
 
     def __post_init__(self) -> None:
         Algorithm.__post_init__(self)
-        check_number(self, "gamma", 0.0, 1.0)
-        check_choice(self, "normalization", ("separate", "joint"))
-        check_number(self, "gain_weight", 0.0)
-        check_number(self, "outcome_weight", 0.0)
+        number_field(self, "gamma", 0.0, 1.0)
+        choice_field(self, "normalization", ("separate", "joint"))
+        number_field(self, "gain_weight", 0.0)
+        number_field(self, "outcome_weight", 0.0)
 
     def __call__(self, table: TurnTable) -> Credit:
         return Credit.of(discounted_returns(self.turn_rewards(table), self.gamma).where(table.mask, 0.0))

@@ -8,25 +8,31 @@ from pathlib import Path
 
 from a2tgpo.algorithms import ALGORITHMS
 from a2tgpo.algorithms.base import Algorithm
-from a2tgpo.algorithms.checks import suggestion
 from a2tgpo.algorithms.losses import LossSpec
+from a2tgpo.checks import did_you_mean
+from a2tgpo.errors import ConfigError
 
 
 def load_algorithm(name: str) -> type[Algorithm]:
     """The algorithm class called `name`.
 
     Args:
-        name: a key of `ALGORITHMS`, or `path.py:Class` for an algorithm that lives outside of the package. Importing that file runs it.
+        name: a key of `ALGORITHMS`, or `path.py:Class` for an algorithm that lives outside of the package. Importing
+            that file runs it.
 
     Raises:
-        ValueError: if there is no such algorithm, file or class, or the class is no frozen dataclass derived from `Algorithm`.
+        ConfigError: if there is no such algorithm, file or class, or the class is no frozen dataclass derived from
+            `Algorithm`.
     """
     path, colon, class_name = name.rpartition(":")
     if colon and path.endswith(".py"):
         return _from_file(Path(path), class_name)
     if name not in ALGORITHMS:
         known = ", ".join(ALGORITHMS)
-        raise ValueError(f"algorithm: got {name!r}, expected one of {known}, or path.py:Class for one of your own{suggestion(name, ALGORITHMS)}")
+        raise ConfigError(
+            f"algorithm: got {name!r}, expected one of {known}, or path.py:Class for one of your"
+            f" own{did_you_mean(name, ALGORITHMS)}"
+        )
     return ALGORITHMS[name]
 
 
@@ -38,7 +44,7 @@ def make_algorithm(name: str, parameters: Mapping[str, object] | None = None) ->
         parameters: field values; `loss` may be a mapping that changes single fields of the algorithm's own loss.
 
     Raises:
-        ValueError: as `load_algorithm`, or on an unknown parameter or a value out of its range.
+        ConfigError: as `load_algorithm`, or on an unknown parameter or a value out of its range.
     """
     cls, given = load_algorithm(name), dict(parameters or {})
     changes = given.get("loss")
@@ -52,18 +58,23 @@ def _changed_loss(loss: LossSpec, changes: Mapping[str, object]) -> LossSpec:
     known = [field.name for field in fields(LossSpec)]
     for name in changes:
         if name not in known:
-            raise ValueError(f"loss: got unknown field {name!r}, expected one of {', '.join(known)}{suggestion(name, known)}")
+            raise ConfigError(
+                f"loss: got unknown field {name!r}, expected one of {', '.join(known)}{did_you_mean(name, known)}"
+            )
     return replace(loss, **dict(changes))  # type: ignore[arg-type]  # LossSpec checks each value itself
 
 
 def _from_file(path: Path, class_name: str) -> type[Algorithm]:
     if not path.is_file():
-        raise ValueError(f"algorithm: got file {str(path)!r}, which does not exist; expected path.py:Class with a path relative to {Path.cwd()}")
+        raise ConfigError(
+            f"algorithm: got file {str(path)!r}, which does not exist; expected path.py:Class with a path relative to"
+            f" {Path.cwd()}"
+        )
     module_name = f"a2tgpo_algorithm_{path.stem}_{abs(hash(path.resolve()))}"
     if module_name not in sys.modules:
         spec = importlib.util.spec_from_file_location(module_name, path)
         if spec is None or spec.loader is None:
-            raise ValueError(f"algorithm: got file {str(path)!r}, expected a Python file that can be imported")
+            raise ConfigError(f"algorithm: got file {str(path)!r}, expected a Python file that can be imported")
         module = importlib.util.module_from_spec(spec)
         sys.modules[module_name] = module  # dataclasses look their module up here
         try:
@@ -74,7 +85,12 @@ def _from_file(path: Path, class_name: str) -> type[Algorithm]:
     module = sys.modules[module_name]
     found = getattr(module, class_name, None)
     if not (isinstance(found, type) and issubclass(found, Algorithm) and is_dataclass(found)):
-        own = [key for key, value in vars(module).items() if isinstance(value, type) and value.__module__ == module_name]
+        own = [
+            key for key, value in vars(module).items() if isinstance(value, type) and value.__module__ == module_name
+        ]
         classes = ", ".join(own) or "no class"
-        raise ValueError(f"algorithm: got class {class_name!r} of {path}, expected a frozen dataclass derived from Algorithm; the file has {classes}")
+        raise ConfigError(
+            f"algorithm: got class {class_name!r} of {path}, expected a frozen dataclass derived from Algorithm; the"
+            f" file has {classes}"
+        )
     return found

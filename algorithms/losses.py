@@ -8,8 +8,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from a2tgpo.algorithms.aggregation import AGGREGATIONS, Denominators, aggregate, denominators
-from a2tgpo.algorithms.checks import check_choice, check_flag, check_number
-from a2tgpo.algorithms.ratios import KL_ESTIMATORS, RATIOS, importance_ratio, kl_estimate, merge_equal_turns, sampler_weight
+from a2tgpo.algorithms.ratios import (
+    KL_ESTIMATORS,
+    RATIOS,
+    importance_ratio,
+    kl_estimate,
+    merge_equal_turns,
+    sampler_weight,
+)
+from a2tgpo.checks import choice_field, flag_field, number_field
+from a2tgpo.errors import ConfigError
 
 SURROGATES: Final = ("clip", "cispo")
 
@@ -19,7 +27,7 @@ class LossSpec:
     """Which loss an algorithm trains with. Each algorithm carries its published one; a recipe may override any field.
 
     Raises:
-        ValueError: on an unknown name or a number out of its range, e.g. a negative clip width.
+        ConfigError: on an unknown name or a number out of its range, e.g. a negative clip width.
     """
 
     ratio: str = "token"
@@ -41,36 +49,44 @@ class LossSpec:
     kl_coefficient: float = 0.0
     entropy_coefficient: float = 0.0
     importance_cap: float | None = None
-    """Multiplies each token's loss by min(π_old/π_sampler, cap), published cap 2; `None` = only measured, not applied."""
+    """Multiplies each token's loss by min(π_old/π_sampler, cap), published cap 2; `None` = only measured, not applied.
+    """
     merge_equal_turns: bool = False
     """Find turns by changes of the advantage, as A2TGPO's released code does. For parity studies only."""
 
     def __post_init__(self) -> None:
-        check_choice(self, "ratio", RATIOS)
-        check_choice(self, "surrogate", SURROGATES)
-        check_choice(self, "aggregation", AGGREGATIONS)
-        check_choice(self, "kl", KL_ESTIMATORS)
+        choice_field(self, "ratio", RATIOS)
+        choice_field(self, "surrogate", SURROGATES)
+        choice_field(self, "aggregation", AGGREGATIONS)
+        choice_field(self, "kl", KL_ESTIMATORS)
         for field in ("clip_low", "clip_high", "kl_coefficient", "entropy_coefficient"):
-            check_number(self, field, low=0.0)
+            number_field(self, field, low=0.0)
         if self.dual_clip is not None:
-            check_number(self, "dual_clip", low=1.0)
+            number_field(self, "dual_clip", low=1.0)
         if self.importance_cap is not None:
-            check_number(self, "importance_cap", low=0.0)
-        check_flag(self, "merge_equal_turns")
+            number_field(self, "importance_cap", low=0.0)
+        flag_field(self, "merge_equal_turns")
         if (self.divisor is not None) != (self.aggregation == "seq-mean-token-sum-norm"):
-            raise ValueError(f"LossSpec.divisor: got {self.divisor} with aggregation {self.aggregation!r}, expected a number with seq-mean-token-sum-norm only")
+            raise ConfigError(
+                f"LossSpec.divisor: got {self.divisor} with aggregation {self.aggregation!r}, expected a number with"
+                " seq-mean-token-sum-norm only"
+            )
         if self.divisor is not None:
-            check_number(self, "divisor", low=1e-6)
+            number_field(self, "divisor", low=1e-6)
         if (self.kl == "none") != (self.kl_coefficient == 0):
-            raise ValueError(f"LossSpec.kl_coefficient: got {self.kl_coefficient} with kl={self.kl!r}, expected both or neither; set kl to k1, k2 or k3")
+            raise ConfigError(
+                f"LossSpec.kl_coefficient: got {self.kl_coefficient} with kl={self.kl!r}, expected both or neither; set"
+                " kl to k1, k2 or k3"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class LossInputs:
-    """What the loss of a micro-batch is made of, per token. A micro-batch holds whole rows, so that turn and sequence ratios are complete.
+    """What the loss of a micro-batch is made of, per token. A micro-batch holds whole rows, so that turn and sequence
+    ratios are complete.
 
     Raises:
-        ValueError: on a shape that differs from that of `mask`, or a policy token without a turn.
+        ConfigError: on a shape that differs from that of `mask`, or a policy token without a turn.
     """
 
     logprobs: Float[Tensor, "episode token"]
@@ -92,12 +108,27 @@ class LossInputs:
 
     def __post_init__(self) -> None:
         shape = tuple(self.mask.shape)
-        for name in ("logprobs", "old_logprobs", "advantage", "clip_scale", "turn", "weight", "sampler_logprobs", "reference_logprobs", "entropy"):
+        for name in (
+            "logprobs",
+            "old_logprobs",
+            "advantage",
+            "clip_scale",
+            "turn",
+            "weight",
+            "sampler_logprobs",
+            "reference_logprobs",
+            "entropy",
+        ):
             value: Tensor | None = getattr(self, name)
             if value is not None and tuple(value.shape) != shape:
-                raise ValueError(f"policy loss: {name}: got shape {tuple(value.shape)}, expected {shape} (episode, token) as `mask` has")
+                raise ConfigError(
+                    f"policy loss: {name}: got shape {tuple(value.shape)}, expected {shape} (episode, token) as"
+                    " `mask` has"
+                )
         if bool((self.mask & (self.turn < 0)).any()):
-            raise ValueError("policy loss: turn: got -1 on a policy token, expected the turn that sampled it wherever `mask` is true")
+            raise ConfigError(
+                "policy loss: turn: got -1 on a policy token, expected the turn that sampled it wherever `mask` is true"
+            )
 
     @property
     def trained(self) -> Bool[Tensor, "episode token"]:
@@ -110,7 +141,9 @@ class PolicyLoss:
     """The loss of a micro-batch, to call `backward()` on, and what happened token by token (detached)."""
 
     loss: Float[Tensor, ""]
-    """surrogate + kl_coefficient · kl − entropy_coefficient · entropy; losses of micro-batches add up to the mini-batch's."""
+    """surrogate + kl_coefficient · kl − entropy_coefficient · entropy; losses of micro-batches add up to the
+    mini-batch's.
+    """
     surrogate: Float[Tensor, ""]
     kl: Float[Tensor, ""]
     """Mean distance to the reference under the same aggregation; 0 without a reference."""
@@ -119,7 +152,9 @@ class PolicyLoss:
     token_loss: Float[Tensor, "episode token"]
     ratio: Float[Tensor, "episode token"]
     clipped: Bool[Tensor, "episode token"]
-    """Tokens whose clipped surrogate is the larger loss, so that the clip stops their gradient (with `cispo`: whose ratio was cut)."""
+    """Tokens whose clipped surrogate is the larger loss, so that the clip stops their gradient (with `cispo`: whose
+    ratio was cut).
+    """
     sampler_weight: Float[Tensor, "episode token"]
     """π_old/π_sampler before the cap; 1 if no sampler log-probabilities were given."""
     trained: Bool[Tensor, "episode token"]
@@ -151,7 +186,8 @@ def policy_loss(
     weight: Float[Tensor, "..."] | None = None,
     whole: Denominators | None = None,
 ) -> PolicyLoss:
-    """The clipped surrogate alone; all tensors are [episode token]. `compute_loss` adds distance, entropy and importance weights.
+    """The clipped surrogate alone; all tensors are [episode token]. `compute_loss` adds distance, entropy and
+    importance weights.
 
     −min(ρA, clip(ρ, 1 − c·ε_low, 1 + c·ε_high)·A), for A < 0 at most −dual_clip·A.
 
@@ -172,9 +208,16 @@ def policy_loss(
         whole: counts of the whole mini-batch if these rows are only a part of it, see `denominators`.
 
     Raises:
-        ValueError: as `LossSpec` and `LossInputs`.
+        ConfigError: as `LossSpec` and `LossInputs`.
     """
-    spec = LossSpec(ratio=ratio, clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip, aggregation=aggregation, divisor=divisor)
+    spec = LossSpec(
+        ratio=ratio,
+        clip_low=clip_low,
+        clip_high=clip_high,
+        dual_clip=dual_clip,
+        aggregation=aggregation,
+        divisor=divisor,
+    )
     scale = torch.ones_like(advantage) if clip_scale is None else clip_scale
     return compute_loss(spec, LossInputs(logprobs, old_logprobs, advantage, scale, turn, mask, weight), whole)
 
@@ -185,16 +228,21 @@ def compute_loss(spec: LossSpec, inputs: LossInputs, whole: Denominators | None 
     Args:
         spec: the algorithm's `loss`.
         inputs: rows of the micro-batch.
-        whole: counts of the whole mini-batch (`denominators`, summed over micro-batches and ranks); `None` = these rows are all of it.
+        whole: counts of the whole mini-batch (`denominators`, summed over micro-batches and ranks); `None` = these rows
+            are all of it.
 
     Raises:
-        ValueError: if the spec needs reference or sampler log-probabilities or entropies that `inputs` lacks.
+        ConfigError: if the spec needs reference or sampler log-probabilities or entropies that `inputs` lacks.
     """
     _check_complete(spec, inputs)
     trained = inputs.trained
     whole = denominators(inputs.mask, inputs.weight) if whole is None else whole
     token_loss, ratio, clipped = _surrogate(spec, inputs)
-    mismatch = torch.ones_like(ratio) if inputs.sampler_logprobs is None else sampler_weight(inputs.old_logprobs, inputs.sampler_logprobs, inputs.mask)
+    mismatch = (
+        torch.ones_like(ratio)
+        if inputs.sampler_logprobs is None
+        else sampler_weight(inputs.old_logprobs, inputs.sampler_logprobs, inputs.mask)
+    )
     if spec.importance_cap is not None:
         token_loss = token_loss * mismatch.clamp(max=spec.importance_cap)
 
@@ -205,11 +253,23 @@ def compute_loss(spec: LossSpec, inputs: LossInputs, whole: Denominators | None 
     surrogate = mean(token_loss)
     kl, entropy = surrogate.new_zeros(()), surrogate.new_zeros(())
     if inputs.reference_logprobs is not None and spec.kl != "none":
-        kl = mean(kl_estimate(inputs.logprobs.where(trained, 0.0), inputs.reference_logprobs.where(trained, 0.0), spec.kl))
+        kl = mean(
+            kl_estimate(inputs.logprobs.where(trained, 0.0), inputs.reference_logprobs.where(trained, 0.0), spec.kl)
+        )
     if inputs.entropy is not None:
         entropy = mean(inputs.entropy.where(trained, 0.0))
     loss = surrogate + spec.kl_coefficient * kl - spec.entropy_coefficient * entropy
-    return PolicyLoss(loss, surrogate.detach(), kl.detach(), entropy.detach(), token_loss.detach(), ratio.detach(), clipped, mismatch, trained)
+    return PolicyLoss(
+        loss,
+        surrogate.detach(),
+        kl.detach(),
+        entropy.detach(),
+        token_loss.detach(),
+        ratio.detach(),
+        clipped,
+        mismatch,
+        trained,
+    )
 
 
 def _surrogate(
@@ -238,4 +298,7 @@ def _check_complete(spec: LossSpec, inputs: LossInputs) -> None:
     }
     for name, needed in needs.items():
         if needed and getattr(inputs, name) is None:
-            raise ValueError(f"policy loss: {name}: got None, expected log-probabilities or entropies per token because LossSpec asks for them: {spec}")
+            raise ConfigError(
+                f"policy loss: {name}: got None, expected log-probabilities or entropies per token because LossSpec"
+                f" asks for them: {spec}"
+            )

@@ -1,22 +1,26 @@
-"""MT-GRPO: the first search's own reward joins the credit of the turns up to it (arXiv 2505.11821; public code Multi-Turn-RL-Agent)."""
+"""MT-GRPO: the first search's own reward joins the credit of the turns up to it (arXiv 2505.11821; public code
+Multi-Turn-RL-Agent).
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from a2tgpo.algorithms.base import Algorithm, normalize, over_turns
-from a2tgpo.algorithms.checks import check_number
 from a2tgpo.algorithms.losses import LossSpec
 from a2tgpo.batch import Credit, TurnTable
+from a2tgpo.checks import number_field
 
 MT_GRPO_EPSILON = 1e-4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MTGRPO(Algorithm):
-    """A_{i,k} = A^R_i + λ·A^T_i up to the first turn with a process reward, A^R_i after it; an episode without one gets A^{R+T}_i on all turns.
+    """A_{i,k} = A^R_i + λ·A^T_i up to the first turn with a process reward, A^R_i after it; an episode without one gets
+    A^{R+T}_i on all turns.
 
-    A^R, A^T and A^{R+T} are outcome, process reward and their sum, each normalised within the group (sample deviation, ε = 1e-4); A^T among the episodes that
-    have a process reward, and A^{R+T} among all, where such an episode adds nothing to its outcome.
+    A^R, A^T and A^{R+T} are outcome, process reward and their sum, each normalised within the group (sample deviation,
+    ε = 1e-4); A^T among the episodes that have a process reward, and A^{R+T} among all, where such an episode adds
+    nothing to its outcome.
     """
 
     needs_information_gain: ClassVar[bool] = True
@@ -27,7 +31,7 @@ class MTGRPO(Algorithm):
 
     def __post_init__(self) -> None:
         Algorithm.__post_init__(self)
-        check_number(self, "turn_weight", low=0.0)
+        number_field(self, "turn_weight", low=0.0)
 
     def __call__(self, table: TurnTable) -> Credit:
         everyone, rewarded = table.mask.any(dim=1), table.scored.any(dim=1)
@@ -37,5 +41,7 @@ class MTGRPO(Algorithm):
         outcome_term = normalize(table.outcome, table.group, everyone, "sample", epsilon=MT_GRPO_EPSILON)
         turn_term = normalize(turn_reward, table.group, rewarded, "sample", epsilon=MT_GRPO_EPSILON)
         combined = normalize(table.outcome + turn_reward, table.group, everyone, "sample", epsilon=MT_GRPO_EPSILON)
-        advantage = over_turns(outcome_term, table) + (self.turn_weight * over_turns(turn_term, table)).where(seen_before == 0, 0.0)
+        advantage = over_turns(outcome_term, table) + (self.turn_weight * over_turns(turn_term, table)).where(
+            seen_before == 0, 0.0
+        )
         return Credit.of(advantage.where(rewarded[:, None], over_turns(combined, table)))

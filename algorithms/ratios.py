@@ -1,4 +1,6 @@
-"""Importance ratios per token, turn and sequence, distances to a reference, and the correction between sampler and trainer."""
+"""Importance ratios per token, turn and sequence, distances to a reference, and the correction between sampler and
+trainer.
+"""
 
 from typing import Final
 
@@ -26,8 +28,9 @@ def importance_ratio(
     """ρ of every policy token; 1 elsewhere.
 
     - token: ρ_t = exp(log π_θ − log π_old).
-    - turn, sequence: s = exp(mean over the span's policy tokens of log π_θ − log π_old). Each token of the span gets the value s and the gradient of its own
-      log-probability: exp(log π_θ − sg(log π_θ) + sg(log s)), the form of GSPO-token (arXiv 2507.18071, eq. 13) and of A2TGPO's turn ratio.
+    - turn, sequence: s = exp(mean over the span's policy tokens of log π_θ − log π_old). Each token of the span gets
+      the value s and the gradient of its own log-probability: exp(log π_θ − sg(log π_θ) + sg(log s)), the form of
+      GSPO-token (arXiv 2507.18071, eq. 13) and of A2TGPO's turn ratio.
     """
     log_ratio = (logprobs - old_logprobs).where(mask, 0.0)
     if ratio == "token":
@@ -40,7 +43,9 @@ def importance_ratio(
 def span_mean(
     values: Float[Tensor, "episode token"], span: Int[Tensor, "episode token"], mask: Bool[Tensor, "episode token"]
 ) -> Float[Tensor, "episode token"]:
-    """Mean over the policy tokens of each token's span (a turn, or the whole row), given to each of them; 0 outside `mask`."""
+    """Mean over the policy tokens of each token's span (a turn, or the whole row), given to each of them; 0 outside
+    `mask`.
+    """
     index = span.where(mask, 0)
     num_spans = int(index.max()) + 1 if index.numel() else 1
     zeros = values.new_zeros(len(values), num_spans)
@@ -52,9 +57,11 @@ def span_mean(
 def merge_equal_turns(
     turn: Int[Tensor, "episode token"], advantage: Float[Tensor, "episode token"], mask: Bool[Tensor, "episode token"]
 ) -> Int[Tensor, "episode token"]:
-    """Turn numbers as A2TGPO's released code finds them: a new turn begins where the advantage differs from that of the previous policy token.
+    """Turn numbers as A2TGPO's released code finds them: a new turn begins where the advantage differs from that of the
+    previous policy token.
 
-    Neighbouring turns of equal advantage become one. Only for parity with the released code: the true boundaries are in `turn`.
+    Neighbouring turns of equal advantage become one. Only for parity with the released code: the true boundaries are in
+    `turn`.
     """
     position = torch.arange(turn.shape[1], device=turn.device).expand_as(turn)
     latest = position.where(mask, -1).cummax(dim=1).values
@@ -63,10 +70,14 @@ def merge_equal_turns(
     return changed.cumsum(dim=1).where(mask, -1)
 
 
-def kl_estimate(logprobs: Float[Tensor, "episode token"], reference_logprobs: Float[Tensor, "episode token"], estimator: str) -> Float[Tensor, "episode token"]:
-    """Schulman's estimators of KL(π_θ ‖ π_ref) per sampled token, with d = log π_ref − log π_θ: k1 = −d, k2 = d²/2, k3 = e^d − d − 1.
+def kl_estimate(
+    logprobs: Float[Tensor, "episode token"], reference_logprobs: Float[Tensor, "episode token"], estimator: str
+) -> Float[Tensor, "episode token"]:
+    """Schulman's estimators of KL(π_θ ‖ π_ref) per sampled token, with d = log π_ref − log π_θ: k1 = −d, k2 = d²/2, k3
+    = e^d − d − 1.
 
-    d is held within ±20 and k3 at or below 10. As a loss, k1 has a gradient of mean zero: it measures, it does not pull back.
+    d is held within ±20 and k3 at or below 10. As a loss, k1 has a gradient of mean zero: it measures, it does not pull
+    back.
     """
     d = (reference_logprobs - logprobs).clamp(-MAX_TOKEN_LOG_RATIO, MAX_TOKEN_LOG_RATIO)
     if estimator == "k1":
@@ -77,7 +88,17 @@ def kl_estimate(logprobs: Float[Tensor, "episode token"], reference_logprobs: Fl
 
 
 def sampler_weight(
-    old_logprobs: Float[Tensor, "episode token"], sampler_logprobs: Float[Tensor, "episode token"], mask: Bool[Tensor, "episode token"]
+    old_logprobs: Float[Tensor, "episode token"],
+    sampler_logprobs: Float[Tensor, "episode token"],
+    mask: Bool[Tensor, "episode token"],
 ) -> Float[Tensor, "episode token"]:
-    """π_old / π_sampler per policy token, without gradient; 1 elsewhere. It differs from 1 by as much as engine and trainer disagree."""
-    return (old_logprobs - sampler_logprobs).where(mask, 0.0).clamp(-MAX_TOKEN_LOG_RATIO, MAX_TOKEN_LOG_RATIO).exp().detach()
+    """π_old / π_sampler per policy token, without gradient; 1 elsewhere. It differs from 1 by as much as engine and
+    trainer disagree.
+    """
+    return (
+        (old_logprobs - sampler_logprobs)
+        .where(mask, 0.0)
+        .clamp(-MAX_TOKEN_LOG_RATIO, MAX_TOKEN_LOG_RATIO)
+        .exp()
+        .detach()
+    )

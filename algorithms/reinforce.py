@@ -6,14 +6,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from a2tgpo.algorithms.base import VARIANCE_FLOOR, Algorithm, discounted_returns, normalize, over_turns
-from a2tgpo.algorithms.checks import check_number
 from a2tgpo.algorithms.losses import LossSpec
 from a2tgpo.batch import Credit, TurnTable
+from a2tgpo.checks import number_field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReinforcePlusPlus(Algorithm):
-    """A_{i,k} = whiten(G_{i,k}), G_{i,k} = Σ_{j≥k} γ^{j−k} r_{i,j}. No groups: an episode is compared with the whole batch.
+    """A_{i,k} = whiten(G_{i,k}), G_{i,k} = Σ_{j≥k} γ^{j−k} r_{i,j}. No groups: an episode is compared with the whole
+    batch.
 
     The return is carried over observations unchanged: they cost no discount and do not reset it.
     """
@@ -24,7 +25,7 @@ class ReinforcePlusPlus(Algorithm):
 
     def __post_init__(self) -> None:
         Algorithm.__post_init__(self)
-        check_number(self, "gamma", 0.0, 1.0)
+        number_field(self, "gamma", 0.0, 1.0)
 
     def __call__(self, table: TurnTable) -> Credit:
         returns = discounted_returns(table.reward.where(table.mask, 0.0), self.gamma)
@@ -42,8 +43,11 @@ class ReinforcePlusPlusBaseline(Algorithm):
         return Credit.of(whiten(over_turns(centred, table), table.num_tokens.where(table.mask, 0)))
 
 
-def whiten(values: Float[Tensor, "episode turn"], num_tokens: Int[Tensor, "episode turn"]) -> Float[Tensor, "episode turn"]:
-    """(x − μ)/sqrt(σ² + 1e-8) over all tokens of the batch, each having its turn's value; σ² divides by the number of tokens less one.
+def whiten(
+    values: Float[Tensor, "episode turn"], num_tokens: Int[Tensor, "episode turn"]
+) -> Float[Tensor, "episode turn"]:
+    """(x − μ)/sqrt(σ² + 1e-8) over all tokens of the batch, each having its turn's value; σ² divides by the number of
+    tokens less one.
 
     0 where a turn has no tokens, and everywhere if the batch has fewer than two.
     """

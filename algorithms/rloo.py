@@ -9,7 +9,9 @@ from a2tgpo.batch import Credit, TurnTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RLOO(Algorithm):
-    """A_i = R_i − mean of the other outcomes in the group = n/(n−1)·(R_i − mean_g R), the same for all turns; 0 for a group of one."""
+    """A_i = R_i − mean of the other outcomes in the group = n/(n−1)·(R_i − mean_g R), the same for all turns; 0 for a
+    group of one.
+    """
 
     loss: LossSpec = LossSpec(ratio="token", clip_low=0.2, clip_high=0.2, aggregation="token-mean")
 

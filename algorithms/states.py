@@ -5,22 +5,29 @@ from dataclasses import replace
 from difflib import SequenceMatcher
 
 from a2tgpo.episode import Episode
+from a2tgpo.errors import ConfigError
 
 
 def merge_similar_states(episodes: Sequence[Episode], threshold: float) -> list[Episode]:
-    """Replace each state key by that of the first similar enough state of the same group, as verl-agent's similarity grouping does.
+    """Replace each state key by that of the first similar enough state of the same group, as verl-agent's similarity
+    grouping does.
 
-    Greedy first fit in row order (episodes as given, turns in order): a state joins the first cluster whose first member is similar enough, or opens its own.
+    Greedy first fit in row order (episodes as given, turns in order): a state joins the first cluster whose first
+    member is similar enough, or opens its own.
 
     Args:
         episodes: in any order; the order decides which state represents a cluster.
-        threshold: smallest similarity (difflib ratio, in (0, 1)) of two states that count as one; 0.9 in the search recipe.
+        threshold: smallest similarity (difflib ratio, in (0, 1)) of two states that count as one; 0.9 in the search
+            recipe.
 
     Raises:
-        ValueError: if the threshold is not inside (0, 1).
+        ConfigError: if the threshold is not inside (0, 1).
     """
     if not 0 < threshold < 1:
-        raise ValueError(f"state similarity: got {threshold}, expected a number between 0 and 1, both excluded; leave it out to compare states exactly")
+        raise ConfigError(
+            f"state similarity: got {threshold}, expected a number between 0 and 1, both excluded; leave it out to"
+            " compare states exactly"
+        )
     clusters: dict[int, list[str]] = {}
     merged = []
     for episode in episodes:
@@ -41,4 +48,6 @@ def _representative(state: str, firsts: list[str], threshold: float) -> str:
 def _is_similar(first: str, state: str, threshold: float) -> bool:
     matcher = SequenceMatcher(None, first, state)
     # the quick ratios are upper bounds of the real one
-    return matcher.real_quick_ratio() >= threshold and matcher.quick_ratio() >= threshold and matcher.ratio() >= threshold
+    return (
+        matcher.real_quick_ratio() >= threshold and matcher.quick_ratio() >= threshold and matcher.ratio() >= threshold
+    )

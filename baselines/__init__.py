@@ -1,4 +1,6 @@
-"""What one compares with: reference agents with and without a language model, stable-baselines3, and published figures."""
+"""What one compares with: reference agents with and without a language model, stable-baselines3, and published
+figures.
+"""
 
 from a2tgpo.baselines.agents import AGENTS, AgentSpec, agent_of, play
 from a2tgpo.baselines.player import Played

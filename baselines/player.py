@@ -14,6 +14,7 @@ from a2tgpo.baselines.voice import Utterance, Voice
 from a2tgpo.envs import Passage, Question, SearchQAVectorEnv
 from a2tgpo.envs.retrieval import LocalRetriever
 from a2tgpo.episode import StopReason
+from a2tgpo.errors import ConfigError
 
 PATIENCE = 20
 """Generations in a row after which an agent has to act."""
@@ -30,7 +31,9 @@ class Played:
     searches: int
     turns: int
     tokens: int
-    """Tokens that the language model read or wrote, a beginning shared by two prompts in a row counted once; 0 without a model."""
+    """Tokens that the language model read or wrote, a beginning shared by two prompts in a row counted once; 0 without
+    a model.
+    """
     stop: StopReason
 
     def row(self) -> dict[str, Any]:
@@ -68,11 +71,12 @@ class Player:
     Args:
         name: of the agent, for messages.
         script: the agent.
-        env: a vector environment with `AutoresetMode.DISABLED`; as many episodes are played side by side as it has environments.
+        env: a vector environment with `AutoresetMode.DISABLED`; as many episodes are played side by side as it has
+            environments.
         voice: the language model; None for agents that need none.
 
     Raises:
-        ValueError: if the environment restarts finished episodes by itself.
+        ConfigError: if the environment restarts finished episodes by itself.
     """
 
     name: str
@@ -85,7 +89,10 @@ class Player:
     def __post_init__(self) -> None:
         if self.env.autoreset_mode is not AutoresetMode.DISABLED:
             got = self.env.autoreset_mode.value
-            raise ValueError(f"play: got an environment with autoreset mode {got!r}, expected 'Disabled'; make it with autoreset_mode=AutoresetMode.DISABLED")
+            raise ConfigError(
+                f"play: got an environment with autoreset mode {got!r}, expected 'Disabled'; make it with"
+                " autoreset_mode=AutoresetMode.DISABLED"
+            )
         engines = self.env.pool.retrievers
         for corpus, engine in engines.items() if isinstance(engines, Mapping) else [("", engines)]:
             if isinstance(engine, LocalRetriever):
@@ -95,13 +102,18 @@ class Player:
         """One episode per question, in order. An episode depends on its question, its place and the seed only.
 
         Raises:
-            ValueError: if the script ends without an answer, or generates without end.
+            ConfigError: if the script ends without an answer, or generates without end.
         """
         size = self.env.num_envs
-        return [played for start in range(0, len(question_ids), size) for played in self._batch(question_ids[start : start + size], seed, start)]
+        return [
+            played
+            for start in range(0, len(question_ids), size)
+            for played in self._batch(question_ids[start : start + size], seed, start)
+        ]
 
     def _batch(self, question_ids: Sequence[str], seed: int, start: int) -> list[Played]:
-        idle = [question_ids[-1]] * (self.env.num_envs - len(question_ids))  # a last, smaller batch leaves environments idle
+        # a last, smaller batch leaves environments idle
+        idle = [question_ids[-1]] * (self.env.num_envs - len(question_ids))
         prompts, _ = self.env.reset(seed=seed, options={"question_ids": [*question_ids, *idle]})
         plays = [self._begin(place, prompts[place], seed, start + place) for place in range(len(question_ids))]
         while active := [place for place, play in enumerate(plays) if play.done is None]:
@@ -121,7 +133,9 @@ class Player:
         """Generate until every script wants to act, or its prompt has outgrown the model."""
         while waiting := [play for play in plays if play.done is None and isinstance(play.request, Generate)]:
             if self.voice is None:
-                raise ValueError(f"{self.name}: needs a language model, got none; give one with --model FOLDER (in Python: voice=)")
+                raise ConfigError(
+                    f"{self.name}: needs a language model, got none; give one with --model FOLDER (in Python: voice=)"
+                )
             requests = [play.request for play in waiting if isinstance(play.request, Generate)]
             spoken = self.voice.speak(requests, [play.seed * 1_000 + play.generations for play in waiting])
             for play, utterance in zip(waiting, spoken, strict=True):
@@ -132,14 +146,19 @@ class Player:
                     self._send(play, utterance.text)
 
     def _charge(self, play: _Play, utterance: Utterance) -> None:
-        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(play.last_prompt, utterance.prompt_ids, strict=False)))
+        shared = sum(
+            1
+            for _ in takewhile(
+                lambda pair: pair[0] == pair[1], zip(play.last_prompt, utterance.prompt_ids, strict=False)
+            )
+        )
         play.tokens += len(utterance.prompt_ids) - shared + len(utterance.action_ids)
         play.last_prompt = (*utterance.prompt_ids, *utterance.action_ids)
         play.generations += 1
         play.in_a_row += 1
         if play.in_a_row > PATIENCE:
             got = f"{PATIENCE} generations in a row on question {play.question.id!r} without a turn"
-            raise ValueError(f"{self.name}: got {got}, expected it to search or answer; end the loop of its script")
+            raise ConfigError(f"{self.name}: got {got}, expected it to search or answer; end the loop of its script")
 
     def _step(self, plays: Sequence[_Play], active: Sequence[int]) -> None:
         actions = [""] * self.env.num_envs
@@ -153,12 +172,21 @@ class Player:
             play = plays[place]
             play.turns, play.searches, play.in_a_row = int(info["turn"][place]), int(info["searches"][place]), 0
             if over[place]:
-                self._finish(play, StopReason(info["stop"][place]), {key: info[key][place] for key in ("answer", "em", "f1")})
+                self._finish(
+                    play, StopReason(info["stop"][place]), {key: info[key][place] for key in ("answer", "em", "f1")}
+                )
             else:
-                self._send(play, Seen(observations[place], self._found(play.question, info["passage_ids"][place], observations[place])))
+                self._send(
+                    play,
+                    Seen(
+                        observations[place], self._found(play.question, info["passage_ids"][place], observations[place])
+                    ),
+                )
 
     def _found(self, question: Question, ids: Sequence[str], observation: str) -> tuple[Passage, ...]:
-        """The retrieved passages; those of a retriever that does not hold its corpus as one, the way they were shown."""
+        """The retrieved passages; those of a retriever that does not hold its corpus as one, the way they were
+        shown.
+        """
         corpus = question.corpus if isinstance(self.env.pool.retrievers, Mapping) else ""
         found = tuple(self.passages[corpus, key] for key in ids if (corpus, key) in self.passages)
         return found if found or not ids else (Passage("", "", observation),)
@@ -167,12 +195,21 @@ class Player:
         try:
             play.request = play.script.send(reply)
         except StopIteration:
-            raise ValueError(
-                f"{self.name}: ended after {play.turns} turns on question {play.question.id!r} without an answer, expected every script to end with "
-                "`yield from answer(…)` or to go on until a limit stops it"
+            raise ConfigError(
+                f"{self.name}: ended after {play.turns} turns on question {play.question.id!r} without an answer,"
+                " expected every script to end with `yield from answer(…)` or to go on until a limit stops it"
             ) from None
 
     def _finish(self, play: _Play, stop: StopReason, scores: dict[str, Any]) -> None:
         play.script.close()
         answer = str(scores["answer"]) if stop is StopReason.ANSWERED else ""
-        play.done = Played(play.question, answer, float(scores["em"]), float(scores["f1"]), play.searches, play.turns, play.tokens, stop)
+        play.done = Played(
+            play.question,
+            answer,
+            float(scores["em"]),
+            float(scores["f1"]),
+            play.searches,
+            play.turns,
+            play.tokens,
+            stop,
+        )

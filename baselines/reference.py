@@ -69,12 +69,23 @@ def reference_of(name: str, label: str, played: Sequence[Played]) -> Reference:
 
 def terminal_table(references: Sequence[Reference], title: str) -> Table:
     """The table for the terminal; it fits into 80 columns."""
-    table = Table(title=title, caption="\n".join(["Means over questions, ± half of the 95 % interval.", *(f"{row.name}: {row.label}" for row in references)]))
+    table = Table(
+        title=title,
+        caption="\n".join(
+            ["Means over questions, ± half of the 95 % interval.", *(f"{row.name}: {row.label}" for row in references)]
+        ),
+    )
     for name in ("agent", "EM", "±", *(TITLES[column] for column in COLUMNS[1:])):
         table.add_column(name, justify="left" if name == "agent" else "right", no_wrap=True)
     for reference in references:
         means = reference.means
-        cells = [f"{means['em']:.3f}", f"{reference.em_half_width:.3f}", f"{means['f1']:.3f}", f"{means['searches']:.2f}", f"{means['turns']:.2f}"]
+        cells = [
+            f"{means['em']:.3f}",
+            f"{reference.em_half_width:.3f}",
+            f"{means['f1']:.3f}",
+            f"{means['searches']:.2f}",
+            f"{means['turns']:.2f}",
+        ]
         table.add_row(reference.name, *cells, f"{means['tokens']:.0f}", f"{means['answered']:.3f}")
     return table
 
@@ -82,7 +93,8 @@ def terminal_table(references: Sequence[Reference], title: str) -> Table:
 def warnings_of(references: Sequence[Reference]) -> list[str]:
     """What a reader of the table must know: agents that never answered."""
     return [
-        f"{reference.name} answered none of {len(reference.rows)} questions: its EM says nothing about what it knows; see the column `stop` of its rows"
+        f"{reference.name} answered none of {len(reference.rows)} questions: its EM says nothing about what it knows;"
+        " see the column `stop` of its rows"
         for reference in references
         if reference.means["answered"] == 0
     ]
@@ -95,7 +107,18 @@ def write_references(references: Sequence[Reference], folder: Path) -> None:
         writer = csv.writer(file)
         writer.writerow(["agent", "label", "questions", *COLUMNS, "em_half_width"])
         for reference in references:
-            writer.writerow([reference.name, reference.label, len(reference.rows), *reference.means.values(), reference.em_half_width])
-    lines = (json.dumps({"agent": reference.name} | dict(row), ensure_ascii=False) + "\n" for reference in references for row in reference.rows)
+            writer.writerow(
+                [
+                    reference.name,
+                    reference.label,
+                    len(reference.rows),
+                    *reference.means.values(),
+                    reference.em_half_width,
+                ]
+            )
+    lines = (
+        json.dumps({"agent": reference.name} | dict(row), ensure_ascii=False) + "\n"
+        for reference in references
+        for row in reference.rows
+    )
     (folder / "reference.jsonl").write_text("".join(lines), encoding="utf-8")
-

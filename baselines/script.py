@@ -1,20 +1,22 @@
-"""What a reference agent is: a generator that asks for what it needs (text from a language model, a turn in the environment) and is given it.
+"""What a reference agent is: a generator that asks for what it needs (text from a language model, a turn in the
+environment) and is given it.
 
     def rag(opening: Opening) -> Script:
         seen = yield from search(opening, opening.question.text)
         text = yield from generate(f"{seen.observation}\\nAnswer:", stop=("\\n",))
         yield from answer(opening, text)
 
-So an agent reads like one episode, while the player runs many side by side with one engine call and one environment step for all of them.
+So an agent reads like one episode, while the player runs many side by side with one engine call and one environment
+step for all of them.
 """
 
 from collections.abc import Generator
 from dataclasses import dataclass
 from random import Random
 
-from a2tgpo.envs.protocol import Protocol
+from a2tgpo.envs.protocols.base import Protocol
+from a2tgpo.envs.protocols.writing import written_answer, written_search
 from a2tgpo.envs.records import Passage, Question
-from a2tgpo.envs.writing import written_answer, written_search
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,9 @@ Script = Generator[Request, Reply, None]
 
 
 def generate(prompt: str, stop: tuple[str, ...], *, keep_stop: bool = False) -> Generator[Request, Reply, str]:
-    """The model's continuation of `prompt`, up to the first stop string; with `keep_stop` as it came, stop string included."""
+    """The model's continuation of `prompt`, up to the first stop string; with `keep_stop` as it came, stop string
+    included.
+    """
     reply = yield Generate(prompt, stop)
     assert isinstance(reply, str)
     if keep_stop:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from a2tgpo.baselines.script import Generate
-from a2tgpo.chat import Chat
 from a2tgpo.engines.base import Engine, Sampling
+from a2tgpo.errors import ConfigError
+from a2tgpo.policy.chat import Chat
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,10 @@ class Voice:
 
     def __post_init__(self) -> None:
         if not 0 < self.max_new_tokens < self.max_tokens:
-            raise ValueError(f"voice.max_new_tokens: got {self.max_new_tokens}, expected a number from 1 to below the model's context of {self.max_tokens}")
+            raise ConfigError(
+                f"voice.max_new_tokens: got {self.max_new_tokens}, expected a number from 1 to below the model's"
+                f" context of {self.max_tokens}"
+            )
 
     def speak(self, requests: Sequence[Generate], seeds: Sequence[int]) -> list[Utterance | None]:
         """A continuation for every request; None for a prompt that leaves no room for one in the model's context."""
@@ -42,7 +46,9 @@ class Voice:
                 by_stop.setdefault(request.stop, []).append(place)
         for stop, places in by_stop.items():
             sampling = Sampling(self.max_new_tokens, stop, self.temperature)
-            samples = self.engine.generate([prompts[place] for place in places], sampling, [seeds[place] for place in places])
+            samples = self.engine.generate(
+                [prompts[place] for place in places], sampling, [seeds[place] for place in places]
+            )
             for place, sample in zip(places, samples, strict=True):
                 spoken[place] = Utterance(self.chat.decode(sample.token_ids), tuple(prompts[place]), sample.token_ids)
         return spoken

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from a2tgpo.envs.checks import check_whole
+from a2tgpo.checks import check_whole
 from a2tgpo.envs.records import Passage
 
 ELLIPSIS = "…"
@@ -11,10 +11,11 @@ ELLIPSIS = "…"
 
 @dataclass(frozen=True, slots=True)
 class ObservationBudget:
-    """Limits on one observation, in the unit that `length` counts: characters by default, tokens with a tokenizer's counter.
+    """Limits on one observation, in the unit that `length` counts: characters by default, tokens with a tokenizer's
+    counter.
 
     Raises:
-        ValueError: if a limit is not positive.
+        ConfigError: if a limit is not positive.
     """
 
     per_passage: int = 2_000
@@ -38,7 +39,9 @@ class ObservationBudget:
             left -= self.length(text)
             if not text and passage.text:
                 break
-            shown.append(passage if (title, text) == (passage.title, passage.text) else replace(passage, title=title, text=text))
+            shown.append(
+                passage if (title, text) == (passage.title, passage.text) else replace(passage, title=title, text=text)
+            )
         return shown
 
     def _cut(self, text: str, limit: int) -> str:

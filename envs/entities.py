@@ -11,15 +11,17 @@ _OWNER = re.compile(r"([^\W_][\w\-]*)['’]s\b")
 _WORD = re.compile(r"[^\W_]+")
 _FUNCTION_WORDS = frozenset(
     _WORD.findall(
-        "a an the of in on at to for from by with and or as is are was were be been do does did has have had it its he his she her they their that this "
-        "these those what which who whom whose where when why how many much question name named called s"
+        "a an the of in on at to for from by with and or as is are was were be been do does did has have had it its he"
+        " his she her they their that this these those what which who whom whose where when why how many much question"
+        " name named called s"
     )
 )
 """Words that start a question or join its parts; none of them is a name or says what is asked for."""
 
 
 def entities(text: str) -> list[str]:
-    """Names (runs of capitalised words) and figures, in order of first mention, each once; tags and possessive endings are left out.
+    """Names (runs of capitalised words) and figures, in order of first mention, each once; tags and possessive endings
+    are left out.
 
     >>> entities("Mara Venn's birthplace is Kloford. She was born in 1921.")
     ['Mara Venn', 'Kloford', '1921']
@@ -30,14 +32,17 @@ def entities(text: str) -> list[str]:
 
 
 def asked_about(question: str) -> list[str]:
-    """The entities of a question; where none is capitalised, the first owner ("helium" in "What is helium's symbol?")."""
+    """The entities of a question; where none is capitalised, the first owner ("helium" in "What is helium's
+    symbol?").
+    """
     found = entities(question)
     owner = _OWNER.search(question)
     return found or ([owner[1]] if owner else [])
 
 
 def content_words(question: str) -> list[str]:
-    """Words of a question that are neither function words nor part of an entity, in order, each once: what is asked about the entities.
+    """Words of a question that are neither function words nor part of an entity, in order, each once: what is asked
+    about the entities.
 
     >>> content_words("What is Mara Venn's birthplace's country?")
     ['birthplace', 'country']

@@ -46,5 +46,7 @@ INFO_TYPES: dict[str, type] = {
     "state_key": str,
     "gold_answers": tuple,
 }
-"""Keys and types of `info`, in order. `turn` counts finished turns (0 after reset); `state_key` identifies the state that the next turn acts on (GiGPO's
-anchor): the observation that comes with this info. `gold_answers` are for trainers; no observation ever holds them."""
+"""Keys and types of `info`, in order. `turn` counts finished turns (0 after reset); `state_key` identifies the state
+that the next turn acts on (GiGPO's
+anchor): the observation that comes with this info. `gold_answers` are for trainers; no observation ever holds them.
+"""

@@ -1,26 +1,28 @@
 """The rules of one search-QA episode, as a state machine without a retriever.
 
-`SearchQAEnv` drives one, `SearchQAVectorEnv` many; both only add the retriever call between `propose` and `resolve`, so they cannot disagree.
+`SearchQAEnv` drives one, `SearchQAVectorEnv` many; both only add the retriever call between `propose` and `resolve`, so
+they cannot disagree.
 
-Limits. `max_turns` counts every turn. `max_searches` counts searches that reached the retriever; the first search asked for beyond it is not run and ends the
-episode (`stop="max_searches"`). The observation after which only an answer can still count says so. A search in the last turn is run, so that the turn has an
-information gain, and its result is returned although no turn can act on it. A search that broke is not charged to the search budget.
+Limits. `max_turns` counts every turn. `max_searches` counts searches that reached the retriever; the first search asked
+for beyond it is not run and ends the episode (`stop="max_searches"`). The observation after which only an answer can
+still count says so. A search in the last turn is run, so that the turn has an information gain, and its result is
+returned although no turn can act on it. A search that broke is not charged to the search budget.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from a2tgpo.checks import check_number, check_whole
 from a2tgpo.envs.budget import ObservationBudget
-from a2tgpo.envs.checks import check_not_negative, check_whole
 from a2tgpo.envs.info import MISSING, Info
-from a2tgpo.envs.protocol import Action, Protocol
 from a2tgpo.envs.protocols import PROTOCOLS
+from a2tgpo.envs.protocols.base import Action, Protocol
 from a2tgpo.envs.records import Passage, Question
-from a2tgpo.envs.retrieval.base import RetrievalError
-from a2tgpo.envs.scorers import Exchange, Scorer, Transcript
-from a2tgpo.envs.scoring import Outcome, exact_match, f1
+from a2tgpo.envs.scoring.answers import Outcome, exact_match, f1
+from a2tgpo.envs.scoring.gold_value import Exchange, Scorer, Transcript
 from a2tgpo.episode import ActionKind, StopReason
+from a2tgpo.errors import RetrievalError
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Rules:
     """What is the same for all episodes of an environment.
 
     Raises:
-        ValueError: if a number is out of range.
+        ConfigError: if a number is out of range.
     """
 
     protocol: Protocol = field(default_factory=lambda: PROTOCOLS["tags"])
@@ -49,7 +51,7 @@ class Rules:
         check_whole("max_turns", self.max_turns, 1)
         if self.max_searches is not None:
             check_whole("max_searches", self.max_searches, 0, ", or None for no limit of its own")
-        check_not_negative("format_penalty", self.format_penalty, "; it is subtracted")
+        check_number("format_penalty", self.format_penalty, 0.0, hint="; it is subtracted")
 
 
 class Step(NamedTuple):
@@ -94,7 +96,9 @@ class SearchEpisode:
             RuntimeError: if the episode is over.
         """
         if self.stop is not None:
-            raise RuntimeError(f"step: the episode of question {self.question.id!r} is over (stop={self.stop}); call reset first")
+            raise RuntimeError(
+                f"step: the episode of question {self.question.id!r} is over (stop={self.stop}); call reset first"
+            )
         action = self.rules.protocol.parse(text)
         self._pending = (text, action)
         wants_search = action.kind is ActionKind.SEARCH and not self._searches_spent
@@ -139,7 +143,14 @@ class SearchEpisode:
         return self._go_on(text, action, protocol.observation(shown), tuple(shown), scored=True)
 
     def _go_on(
-        self, text: str, action: Action, observation: str, passages: tuple[Passage, ...], *, scored: bool = False, error: str = ""
+        self,
+        text: str,
+        action: Action,
+        observation: str,
+        passages: tuple[Passage, ...],
+        *,
+        scored: bool = False,
+        error: str = "",
     ) -> Step:
         """A turn that does not end the episode by itself; the turn limit may."""
         out_of_turns = self._turns + 1 >= self.rules.max_turns
@@ -168,7 +179,8 @@ class SearchEpisode:
         self._exchanges.append(Exchange(text, observation, passages))
         gain = MISSING
         if self.rules.scorer is not None and (scored or stop is None):
-            # Scored after turns without a search too: what they wrote may move a model's value, and is not the next search's gain.
+            # Scored after turns without a search too: what they wrote may move a model's value, and is not the next
+            # search's gain.
             value = self._score()
             gain = value - self._value if scored else MISSING
             self._value = value
@@ -200,7 +212,9 @@ class SearchEpisode:
         format_ok: bool = True,
         error: str = "",
     ) -> Info:
-        """The info of a step: always the same keys and types. Scores are 0.0 until the episode ends, and stay 0.0 if it ends unanswered."""
+        """The info of a step: always the same keys and types. Scores are 0.0 until the episode ends, and stay 0.0 if it
+        ends unanswered.
+        """
         answered = answer if self.stop is StopReason.ANSWERED else None
         golds = self.question.answers
         return {

@@ -1,4 +1,6 @@
-"""Search question answering as a Gymnasium environment: one episode is one question, one step is one turn of free text."""
+"""Search question answering as a Gymnasium environment: one episode is one question, one step is one turn of free
+text.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,14 +10,15 @@ import numpy as np
 
 from a2tgpo.envs.budget import ObservationBudget
 from a2tgpo.envs.info import Info
-from a2tgpo.envs.protocol import Protocol
+from a2tgpo.envs.pool import QuestionPool, Retrievers
 from a2tgpo.envs.protocols import protocol_of
-from a2tgpo.envs.questions import QuestionPool, Retrievers
+from a2tgpo.envs.protocols.base import Protocol
 from a2tgpo.envs.records import Question
-from a2tgpo.envs.scorers import EvidenceScorer, Scorer, Transcript
-from a2tgpo.envs.scoring import Outcome, outcome_of
+from a2tgpo.envs.scoring.answers import Outcome, outcome_of
+from a2tgpo.envs.scoring.gold_value import EvidenceScorer, Scorer, Transcript
 from a2tgpo.envs.search_episode import Rules, SearchEpisode
 from a2tgpo.envs.spaces import UnicodeText
+from a2tgpo.errors import ConfigError
 
 MAX_ACTION_LENGTH = 1_000_000
 """Characters that one turn may have."""
@@ -35,23 +38,31 @@ def rules_of(
     """Names resolved to objects.
 
     Raises:
-        ValueError: for an unknown name or a number out of range.
+        ConfigError: for an unknown name or a number out of range.
     """
     if isinstance(scorer, str):
         if scorer != "evidence":
-            raise ValueError(f"scorer: got {scorer!r}, expected 'evidence', None or a callable (transcript, answers) -> float")
+            raise ConfigError(
+                f"scorer: got {scorer!r}, expected 'evidence', None or a callable (transcript, answers) -> float"
+            )
         scorer = EvidenceScorer.of_corpora(pool.corpora())
     elif scorer is not None and not callable(scorer):
-        raise ValueError(f"scorer: got {scorer!r}, expected 'evidence', None or a callable (transcript, answers) -> float")
+        raise ConfigError(
+            f"scorer: got {scorer!r}, expected 'evidence', None or a callable (transcript, answers) -> float"
+        )
     if not isinstance(budget, ObservationBudget):
-        raise ValueError(f"budget: got {budget!r}, expected an ObservationBudget or None")
-    return Rules(protocol_of(protocol), pool.top_k, max_turns, max_searches, outcome_of(reward), format_penalty, scorer, budget)
+        raise ConfigError(f"budget: got {budget!r}, expected an ObservationBudget or None")
+    return Rules(
+        protocol_of(protocol), pool.top_k, max_turns, max_searches, outcome_of(reward), format_penalty, scorer, budget
+    )
 
 
 def observation_space_of(pool: QuestionPool, rules: Rules) -> UnicodeText:
     """Long enough for every prompt and for every observation that the budget allows."""
     prompt = len(rules.protocol.prompt("")) + max(len(question.text) for question in pool.questions)
-    notices = len(rules.protocol.corrective()) + len(rules.protocol.retrieval_failure()) + len(rules.protocol.budget_spent())
+    notices = (
+        len(rules.protocol.corrective()) + len(rules.protocol.retrieval_failure()) + len(rules.protocol.budget_spent())
+    )
     if rules.budget.length is not len:
         # A budget in another unit bounds no number of characters.
         return UnicodeText(MAX_ACTION_LENGTH)
@@ -74,17 +85,19 @@ class SearchQAEnv(gym.Env[str, str]):
         protocol: how actions and observations are written: a name in `PROTOCOLS` or a `Protocol`.
         reward: the outcome: a name in `OUTCOMES` or a callable (answer or None, golds) -> float.
         format_penalty: subtracted from the final reward for every turn that broke the format.
-        scorer: values the gold answer for `answer_logprob` and `information_gain`: "evidence", a `Scorer`, or None for neither.
+        scorer: values the gold answer for `answer_logprob` and `information_gain`: "evidence", a `Scorer`, or None for
+            neither.
         budget: how much of the retrieved passages is shown.
         render_mode: "ansi" makes `render()` return the transcript.
 
-    `info` always has the keys and types of `info.INFO_TYPES`. `reset(options={"question_id": …})` asks a certain question; otherwise one is drawn.
+    `info` always has the keys and types of `info.INFO_TYPES`. `reset(options={"question_id": …})` asks a certain
+    question; otherwise one is drawn.
 
     Raises:
-        ValueError: for anything above that cannot work; see `QuestionPool` and `Rules`.
+        ConfigError: for anything above that cannot work; see `QuestionPool` and `Rules`.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 (Gymnasium declares it as an instance variable)
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 (Gymnasium's)
 
     def __init__(
         self,
@@ -102,7 +115,7 @@ class SearchQAEnv(gym.Env[str, str]):
         render_mode: str | None = None,
     ) -> None:
         if render_mode not in (None, "ansi"):
-            raise ValueError(f"render_mode: got {render_mode!r}, expected None or 'ansi'")
+            raise ConfigError(f"render_mode: got {render_mode!r}, expected None or 'ansi'")
         self.render_mode = render_mode
         self.pool = QuestionPool(tuple(questions), retriever, top_k)
         self.rules = rules_of(
@@ -176,12 +189,15 @@ def choose(pool: QuestionPool, rng: np.random.Generator, options: dict[str, Any]
     """The question that the options name, or a uniformly drawn one.
 
     Raises:
-        ValueError: for an unknown option or question id.
+        ConfigError: for an unknown option or question id.
     """
     unknown = set(options or ()) - {"question_id"}
     if unknown:
-        raise ValueError(f"reset: got options {sorted(unknown)}, expected only 'question_id' (a vector environment: 'question_ids')")
-    drawn = int(rng.integers(len(pool.questions)))  # drawn in either case, so that naming a question does not shift later draws
+        raise ConfigError(
+            f"reset: got options {sorted(unknown)}, expected only 'question_id' (a vector environment: 'question_ids')"
+        )
+    # drawn in either case, so that naming a question does not shift later draws
+    drawn = int(rng.integers(len(pool.questions)))
     if options and options.get("question_id") is not None:
         return pool.find(options["question_id"])
     return pool.questions[drawn]
@@ -190,5 +206,7 @@ def choose(pool: QuestionPool, rng: np.random.Generator, options: dict[str, Any]
 def checked_text(action: object) -> str:
     """The action, which must be text (numpy's string type counts)."""
     if not isinstance(action, str):
-        raise TypeError(f"step: got an action of type {type(action).__name__}, expected str: the text that the agent wrote")
+        raise TypeError(
+            f"step: got an action of type {type(action).__name__}, expected str: the text that the agent wrote"
+        )
     return str(action)

@@ -1,7 +1,8 @@
 """A Gymnasium space of real text.
 
-`gymnasium.spaces.Text` holds strings over a fixed, by default alphanumeric, character set: no space character, no umlaut. This space holds any `str` up to a
-length. It batches to a tuple of strings and crosses process borders through shared memory as UTF-8.
+`gymnasium.spaces.Text` holds strings over a fixed, by default alphanumeric, character set: no space character, no
+umlaut. This space holds any `str` up to a length. It batches to a tuple of strings and crosses process borders through
+shared memory as UTF-8.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,8 @@ import numpy as np
 from gymnasium import Space
 from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
 
+from a2tgpo.errors import ConfigError
+
 _SAMPLE_LENGTH = 64
 _SAMPLE_ALPHABET = tuple("abcdefghijklmnopqrstuvwxyz ABC 0123456789 .,?!-'\"<>/ äöüßéñçøʻ αβγ 東京 🙂\n")
 _LENGTH_BYTES = 8
@@ -23,12 +26,12 @@ class UnicodeText(Space[str]):
     """Any string of at most `max_length` characters (code points).
 
     Raises:
-        ValueError: if `max_length` is not positive.
+        ConfigError: if `max_length` is not positive.
     """
 
     def __init__(self, max_length: int, seed: int | np.random.Generator | None = None) -> None:
         if max_length < 1:
-            raise ValueError(f"UnicodeText.max_length: got {max_length}, expected at least 1 character")
+            raise ConfigError(f"UnicodeText.max_length: got {max_length}, expected at least 1 character")
         self.max_length = int(max_length)
         super().__init__(shape=(), dtype=None, seed=seed)
 
@@ -40,10 +43,10 @@ class UnicodeText(Space[str]):
         """A random short text. Masks have no meaning here.
 
         Raises:
-            ValueError: if a mask or probability is given.
+            ConfigError: if a mask or probability is given.
         """
         if mask is not None or probability is not None:
-            raise ValueError("UnicodeText.sample: got a mask or probability, expected neither; any text is allowed")
+            raise ConfigError("UnicodeText.sample: got a mask or probability, expected neither; any text is allowed")
         length = int(self.np_random.integers(0, min(self.max_length, _SAMPLE_LENGTH) + 1))
         return "".join(_SAMPLE_ALPHABET[i] for i in self.np_random.integers(0, len(_SAMPLE_ALPHABET), size=length))
 
@@ -87,7 +90,9 @@ def _read(space: UnicodeText, shared_memory: Any, n: int = 1) -> "_SharedTexts":
 
 
 class _SharedTexts(Sequence[str]):
-    """The texts that lie in shared memory now. `AsyncVectorEnv` reads once and then relies on the result to follow the memory; its copies are plain tuples."""
+    """The texts that lie in shared memory now. `AsyncVectorEnv` reads once and then relies on the result to follow the
+    memory; its copies are plain tuples.
+    """
 
     def __init__(self, space: UnicodeText, shared_memory: Any, n: int) -> None:
         self._space, self._memory, self._n = space, memoryview(shared_memory).cast("B"), n

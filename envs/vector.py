@@ -10,17 +10,18 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from a2tgpo.checks import check_whole
 from a2tgpo.envs.budget import ObservationBudget
-from a2tgpo.envs.checks import check_whole
 from a2tgpo.envs.info import INFO_TYPES, Info
-from a2tgpo.envs.protocol import Protocol
-from a2tgpo.envs.questions import QuestionPool, Retrievers
+from a2tgpo.envs.pool import QuestionPool, Retrievers
+from a2tgpo.envs.protocols.base import Protocol
 from a2tgpo.envs.records import Question
-from a2tgpo.envs.scorers import Scorer
-from a2tgpo.envs.scoring import Outcome
+from a2tgpo.envs.scoring.answers import Outcome
+from a2tgpo.envs.scoring.gold_value import Scorer
 from a2tgpo.envs.search_episode import Rules, SearchEpisode, Step
 from a2tgpo.envs.search_qa import MAX_ACTION_LENGTH, checked_text, choose, observation_space_of, rules_of
 from a2tgpo.envs.spaces import UnicodeText
+from a2tgpo.errors import ConfigError
 
 Texts = tuple[str, ...]
 Flags = NDArray[np.bool_]
@@ -31,14 +32,17 @@ _DTYPES: dict[type, type] = {int: np.int64, float: np.float64, bool: np.bool_}
 class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
     """`num_envs` search-QA episodes that step together. Arguments as for `SearchQAEnv`.
 
-    Every search of a step goes to the retriever in one call, equal queries once. Episodes are the same as those of `SyncVectorEnv` over `SearchQAEnv` with the
-    same seeds: each environment has its own generator, seeded as Gymnasium does it.
+    Every search of a step goes to the retriever in one call, equal queries once. Episodes are the same as those of
+    `SyncVectorEnv` over `SearchQAEnv` with the same seeds: each environment has its own generator, seeded as Gymnasium
+    does it.
 
-    `reset(options={"question_ids": [...]})` asks one question per environment, `{"reset_mask": array}` resets only some.
+    `reset(options={"question_ids": [...]})` asks one question per environment, `{"reset_mask": array}` resets only
+    some.
 
-    Autoreset modes: NEXT_STEP (the default, as in Gymnasium), SAME_STEP, and DISABLED, where stepping a finished environment is a no-op: observation "",
-    reward 0, its flags stay set, and its info stays the final one with the mask `_key` false. In that mode an action may also be None: that environment waits,
-    since its policy is still writing; its observation and info stay, with the mask `_key` false.
+    Autoreset modes: NEXT_STEP (the default, as in Gymnasium), SAME_STEP, and DISABLED, where stepping a finished
+    environment is a no-op: observation "", reward 0, its flags stay set, and its info stays the final one with the mask
+    `_key` false. In that mode an action may also be None: that environment waits, since its policy is still writing;
+    its observation and info stay, with the mask `_key` false.
     """
 
     def __init__(
@@ -102,7 +106,9 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
         """
         return self._episode(index).question
 
-    def reset(self, *, seed: int | np.integer[Any] | Sequence[int | None] | None = None, options: dict[str, Any] | None = None) -> tuple[Texts, Info]:
+    def reset(
+        self, *, seed: int | np.integer[Any] | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Texts, Info]:
         """Start an episode in every environment, or in those of `options["reset_mask"]`.
 
         Args:
@@ -110,7 +116,7 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
             options: `question_ids`: one id (or None = drawn) per environment; `reset_mask`: bool array.
 
         Raises:
-            ValueError: for a wrong number of seeds or ids, or an unknown option.
+            ConfigError: for a wrong number of seeds or ids, or an unknown option.
         """
         chosen, question_ids, others = self._reset_options(options)
         for index, env_seed in enumerate(self._seeds(seed)):
@@ -126,12 +132,15 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
         """One turn in every environment (in those with an action, where finished ones are left alone).
 
         Raises:
-            ValueError: for a wrong number of actions.
+            ConfigError: for a wrong number of actions.
             RuntimeError: before the first reset.
             TypeError: if an action is not text.
         """
         if len(actions) != self.num_envs:
-            raise ValueError(f"step: got {len(actions)} actions, expected one per environment ({self.num_envs}); finished ones take any text, for example ''")
+            raise ConfigError(
+                f"step: got {len(actions)} actions, expected one per environment ({self.num_envs}); finished ones take"
+                " any text, for example ''"
+            )
         finished = self._terminated | self._truncated
         idle, reported = finished, np.ones(self.num_envs, dtype=np.bool_)
         rewards = np.zeros(self.num_envs, dtype=np.float64)
@@ -154,7 +163,9 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
         if self.render_mode is None:
             return None
         transcripts = [self._episode(index).transcript for index in range(self.num_envs)]
-        return tuple(t.prompt + "".join(exchange.action + exchange.observation for exchange in t.exchanges) for t in transcripts)
+        return tuple(
+            t.prompt + "".join(exchange.action + exchange.observation for exchange in t.exchanges) for t in transcripts
+        )
 
     def _turns(self, actions: Sequence[str | None], running: NDArray[np.intp]) -> dict[int, Step]:
         """Step the running episodes with one search call."""
@@ -177,7 +188,12 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
         final_info = self._batched(self._infos, finished)
         for index in np.flatnonzero(finished):
             self._start(int(index), None)
-        return {"final_obs": final_obs, "_final_obs": finished.copy(), "final_info": final_info, "_final_info": finished.copy()}
+        return {
+            "final_obs": final_obs,
+            "_final_obs": finished.copy(),
+            "final_info": final_info,
+            "_final_info": finished.copy(),
+        }
 
     def _start(self, index: int, options: dict[str, Any] | None) -> None:
         episode = SearchEpisode(choose(self.pool, self._rngs[index], options), self.rules)
@@ -194,21 +210,33 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
     def _seeds(self, seed: int | np.integer[Any] | Sequence[int | None] | None) -> list[int | None]:
         if seed is None:
             return [None] * self.num_envs
-        seeds: list[int | None] = [int(seed) + index for index in range(self.num_envs)] if isinstance(seed, int | np.integer) else list(seed)
+        seeds: list[int | None] = (
+            [int(seed) + index for index in range(self.num_envs)] if isinstance(seed, int | np.integer) else list(seed)
+        )
         if len(seeds) != self.num_envs:
-            raise ValueError(f"reset: got {len(seeds)} seeds, expected one per environment ({self.num_envs}) or a single int")
+            raise ConfigError(
+                f"reset: got {len(seeds)} seeds, expected one per environment ({self.num_envs}) or a single int"
+            )
         return seeds
 
-    def _reset_options(self, options: dict[str, Any] | None) -> tuple[Flags, Sequence[str | None] | None, dict[str, Any] | None]:
+    def _reset_options(
+        self, options: dict[str, Any] | None
+    ) -> tuple[Flags, Sequence[str | None] | None, dict[str, Any] | None]:
         """(which environments, their question ids if given, all other options)."""
         others = dict(options or {})
         question_ids = others.pop("question_ids", None)
         if question_ids is not None and len(question_ids) != self.num_envs:
-            raise ValueError(f"reset: got {len(question_ids)} question_ids, expected one per environment ({self.num_envs}); None draws one")
+            raise ConfigError(
+                f"reset: got {len(question_ids)} question_ids, expected one per environment ({self.num_envs}); None"
+                " draws one"
+            )
         mask = others.pop("reset_mask", None)
         chosen = np.ones(self.num_envs, dtype=np.bool_) if mask is None else np.asarray(mask, dtype=np.bool_)
         if chosen.shape != (self.num_envs,) or not chosen.any():
-            raise ValueError(f"reset: got a reset_mask of shape {chosen.shape} with {chosen.sum()} true, expected ({self.num_envs},) and at least one true")
+            raise ConfigError(
+                f"reset: got a reset_mask of shape {chosen.shape} with {chosen.sum()} true, expected ({self.num_envs},)"
+                " and at least one true"
+            )
         return chosen, question_ids, others
 
     def _batched(self, infos: Sequence[Info], reported: Flags) -> Info:
@@ -216,7 +244,9 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
         batched: Info = {}
         for key, kind in INFO_TYPES.items():
             dtype = _DTYPES.get(kind)
-            array = np.full(self.num_envs, None, dtype=object) if dtype is None else np.zeros(self.num_envs, dtype=dtype)
+            array = (
+                np.full(self.num_envs, None, dtype=object) if dtype is None else np.zeros(self.num_envs, dtype=dtype)
+            )
             for index, info in enumerate(infos):
                 if info:
                     array[index] = info[key]

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from a2tgpo.envs.entities import asked_about, content_words, entities, words
 from a2tgpo.envs.info import Info
+from a2tgpo.envs.protocols.writing import UNKNOWN, written_answer, written_search
 from a2tgpo.envs.records import Passage
 from a2tgpo.envs.search_qa import SearchQAEnv
-from a2tgpo.envs.writing import UNKNOWN, written_answer, written_search
+from a2tgpo.errors import ConfigError
 
 ENTITIES: Final = 8
 """Entities that an agent can choose among; the oldest are forgotten."""
@@ -66,28 +67,29 @@ class _Memory:
 class DiscreteSearch(gym.Wrapper[Any, Any, Any, Any]):
     """Search question answering with numbered actions and numbers as observations.
 
-    Actions (`Discrete(8 · 5 + 8)`): `5 · e + t` searches entity e with template t: alone (t = 0) or with word t − 1 of the question; `40 + e` answers with
-    entity e. Entities are the names and figures read so far, newest first: those of the last result that are new, in order of mention, then its others, then
-    older ones. Numbers of entities and words that do not exist start again from the first that does, so every action means something; `info["action_mask"]`
-    and `action_masks()` are true for those that exist and for searches as long as the budget allows them.
+    Actions (`Discrete(8 · 5 + 8)`): `5 · e + t` searches entity e with template t: alone (t = 0) or with word t − 1 of
+    the question; `40 + e` answers with entity e. Entities are the names and figures read so far, newest first: those of
+    the last result that are new, in order of mention, then its others, then older ones. Numbers of entities and words
+    that do not exist start again from the first that does, so every action means something; `info["action_mask"]` and
+    `action_masks()` are true for those that exist and for searches as long as the budget allows them.
 
-    Observation (`Box(0, 1, (115,))`), per entity: exists, in the question, new in the last result, the first of the new; searched with each template so far;
-    shared a sentence of the last result with each word. Then: share of turns used, share of searches used, did the last turn fail; per word: exists, how often
-    used (in thirds, at most 1).
+    Observation (`Box(0, 1, (115,))`), per entity: exists, in the question, new in the last result, the first of the
+    new; searched with each template so far; shared a sentence of the last result with each word. Then: share of turns
+    used, share of searches used, did the last turn fail; per word: exists, how often used (in thirds, at most 1).
 
     Args:
         env: a `SearchQAEnv`, possibly wrapped.
 
     Raises:
-        ValueError: for any other environment, or one with a protocol that cannot be written by rule.
+        ConfigError: for any other environment, or one with a protocol that cannot be written by rule.
     """
 
     def __init__(self, env: gym.Env[str, str]) -> None:
         super().__init__(env)
         if not isinstance(env.unwrapped, SearchQAEnv):
-            raise ValueError(
-                f"DiscreteSearch: got {type(env.unwrapped).__name__}, expected a SearchQAEnv, whose actions are searches and answers; "
-                "make one with gymnasium.make('a2tgpo/Almanac-v0')"
+            raise ConfigError(
+                f"DiscreteSearch: got {type(env.unwrapped).__name__}, expected a SearchQAEnv, whose actions are"
+                " searches and answers; make one with gymnasium.make('a2tgpo/Almanac-v0')"
             )
         self.base: SearchQAEnv = env.unwrapped
         written_search(self.base.protocol, "a")
@@ -159,27 +161,37 @@ class GainReward(gym.Wrapper[Any, Any, Any, Any]):
     """Adds `weight` times the turn's information gain to the reward; turns without a gain are left as they are.
 
     Raises:
-        ValueError: for an environment without information gain in its info, or one that has no scorer.
+        ConfigError: for an environment without information gain in its info, or one that has no scorer.
     """
 
     def __init__(self, env: gym.Env[Any, Any], weight: float) -> None:
         super().__init__(env)
         if not isinstance(env.unwrapped, SearchQAEnv) or env.unwrapped.rules.scorer is None:
-            raise ValueError(f"GainReward: got {env.unwrapped}, expected a SearchQAEnv with a scorer, which measures the gain; make it with scorer='evidence'")
+            raise ConfigError(
+                f"GainReward: got {env.unwrapped}, expected a SearchQAEnv with a scorer, which measures the gain; make"
+                " it with scorer='evidence'"
+            )
         self.weight = weight
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:
         """One turn of the environment."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         gain = info["information_gain"]
-        return observation, float(reward) + (0.0 if math.isnan(gain) else self.weight * gain), terminated, truncated, info
+        return (
+            observation,
+            float(reward) + (0.0 if math.isnan(gain) else self.weight * gain),
+            terminated,
+            truncated,
+            info,
+        )
 
 
 class LimitEnds(gym.Wrapper[Any, Any, Any, Any]):
     """Reports an episode that a limit ended as terminated.
 
-    `DiscreteSearch` shows how much of the limits is used up, so running into one is a state worth 0 and not a cut in an endless task. An algorithm that
-    bootstraps after truncations would learn that never answering is as good as answering later.
+    `DiscreteSearch` shows how much of the limits is used up, so running into one is a state worth 0 and not a cut in an
+    endless task. An algorithm that bootstraps after truncations would learn that never answering is as good as
+    answering later.
     """
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:

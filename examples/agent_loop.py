@@ -1,7 +1,7 @@
 """An agent of your own in plain Gymnasium: it reads text, writes text, and needs nothing else of this package.
 
-`python examples/agent_loop.py` plays 20 questions of the embedded world with an agent of two rules: search for the subject with the next relation, answer with
-what the last passage says.
+`python examples/agent_loop.py` plays 20 questions of the embedded world with an agent of two rules: search for the
+subject with the next relation, answer with what the last passage says.
 """
 
 import re

@@ -1,6 +1,7 @@
 """A search engine of your own: any object with `search(queries, k)`.
 
-`python examples/my_retriever.py` asks three questions over a corpus of four passages with a retriever that counts shared words, behind a cache.
+`python examples/my_retriever.py` asks three questions over a corpus of four passages with a retriever that counts
+shared words, behind a cache.
 """
 
 import tempfile
@@ -9,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from a2tgpo.envs import Passage, Question, SearchQAEnv
-from a2tgpo.envs.retrieval import Cache, RetrievalError
+from a2tgpo.envs.retrieval import Cache
+from a2tgpo.errors import RetrievalError
 
 PASSAGES = [
     Passage("1", "Ada Lovelace", "Ada Lovelace was a mathematician. Her father was Lord Byron."),
@@ -31,26 +33,35 @@ class SharedWords:
         self.passages = passages
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """The best `k` passages per query. Whatever goes wrong inside should be raised as `RetrievalError`: the agent is told, the run goes on."""
+        """The best `k` passages per query. Whatever goes wrong inside should be raised as `RetrievalError`: the agent
+        is told, the run goes on.
+        """
         return [self._best(query, k) for query in queries]
 
     def _best(self, query: str, k: int) -> list[Passage]:
         wanted = set(query.lower().split())
         if not wanted:
             raise RetrievalError("got an empty query", transient=False)
-        scored = [replace(passage, score=float(len(wanted & set(f"{passage.title} {passage.text}".lower().split())))) for passage in self.passages]
+        scored = [
+            replace(passage, score=float(len(wanted & set(f"{passage.title} {passage.text}".lower().split()))))
+            for passage in self.passages
+        ]
         return [passage for passage in sorted(scored, key=lambda passage: -passage.score) if passage.score > 0][:k]
 
 
 def main() -> list[tuple[str, ...]]:
     """Ask every question once; the ids of the passages found."""
     with tempfile.TemporaryDirectory() as folder:
-        env = SearchQAEnv(QUESTIONS, Cache(SharedWords(PASSAGES), Path(folder) / "cache.db", "shared words, 4 passages"), top_k=2)
+        env = SearchQAEnv(
+            QUESTIONS, Cache(SharedWords(PASSAGES), Path(folder) / "cache.db", "shared words, 4 passages"), top_k=2
+        )
         found = []
         for question in QUESTIONS:
             env.reset(options={"question_id": question.id})
             text, _, _, _, info = env.step(f"<think> I search. </think><search> {question.text.strip('?')} </search>")
-            print(f"{question.text} -> {info['passage_ids']}, information gain {info['information_gain']:+.2f} nats{text}")
+            print(
+                f"{question.text} -> {info['passage_ids']}, information gain {info['information_gain']:+.2f} nats{text}"
+            )
             found.append(info["passage_ids"])
     return found
 

@@ -1,6 +1,7 @@
 """Train and plot with the public API only: two algorithms from one warm start, learning curves side by side.
 
-`python examples/train_and_plot.py` takes minutes on two cores; in a notebook run it cell by cell, with other settings of the recipe.
+`python examples/train_and_plot.py` takes minutes on two cores; in a notebook run it cell by cell, with other settings
+of the recipe.
 """
 
 # %% what is trained
@@ -15,8 +16,8 @@ import matplotlib.pyplot as plt
 from rich.console import Console
 
 from a2tgpo.config import Recipe, load_recipe
-from a2tgpo.models import prepare_model
-from a2tgpo.train import train
+from a2tgpo.start.prepare import prepare_model
+from a2tgpo.training.loop import train
 
 ALGORITHMS = ("a2tgpo", "grpo")
 

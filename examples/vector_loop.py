@@ -1,7 +1,8 @@
 """Many episodes at once: Gymnasium's asynchronous vector environment, one process per environment.
 
-`python examples/vector_loop.py` plays 24 episodes on 4 processes with one idea: search with the question, answer with the last word of the best passage.
-Unless a retriever waits for a network, `gymnasium.make_vec(ID, num_envs=4)` is faster: it answers all searches of a step in one call.
+`python examples/vector_loop.py` plays 24 episodes on 4 processes with one idea: search with the question, answer with
+the last word of the best passage. Unless a retriever waits for a network, `gymnasium.make_vec(ID, num_envs=4)` is
+faster: it answers all searches of a step in one call.
 """
 
 import gymnasium

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from a2tgpo.envs.checks import check_not_negative, check_whole
+from a2tgpo.checks import check_number, check_whole
 
 
 @pytest.mark.parametrize("value", [1, 7, np.int64(3)])
@@ -17,15 +17,15 @@ def test_whole_numbers(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [0, -1, "3", 3.0, None, True, [3]])
 def test_what_is_no_whole_number(value: Any) -> None:
-    with pytest.raises(ValueError, match=r"^top_k: got .*, expected a whole number, at least 1; lower it$"):
+    with pytest.raises(ValueError, match=r"^top_k: got .*, expected a whole number of at least 1; lower it$"):
         check_whole("top_k", value, 1, "; lower it")
 
 
 @pytest.mark.parametrize("value", [-0.1, float("nan"), "0.1", None, True])
 def test_what_is_negative_or_no_number(value: Any) -> None:
-    check_not_negative("format_penalty", 0)
-    with pytest.raises(ValueError, match=r"^format_penalty: got .*, expected a number of 0 or more$"):
-        check_not_negative("format_penalty", value)
+    check_number("format_penalty", 0, 0.0)
+    with pytest.raises(ValueError, match=r"^format_penalty: got .*, expected a number of at least 0$"):
+        check_number("format_penalty", value, 0.0)
 
 
 MADE = """

@@ -1,4 +1,6 @@
-"""The command line as a user meets it: results, and one paragraph with exit code 2 for everything that cannot be done."""
+"""The command line as a user meets it: results, and one paragraph with exit code 2 for everything that cannot be
+done.
+"""
 
 import subprocess
 import sys
@@ -33,7 +35,10 @@ def test_help_imports_no_torch() -> None:
         (("compare",), "recipe: got none, expected `a2tgpo compare RECIPE"),
         (("compare", "quickstrat"), "did you mean 'quickstart'?"),
         (("train", "quickstart", "--algorithm", "a2tpgo", "--dry-run"), "algorithm: got 'a2tpgo'"),
-        (("train", "quickstart", "--algorithm-options", "ig_wieght", "0.1", "--dry-run"), "unknown parameter 'ig_wieght'"),
+        (
+            ("train", "quickstart", "--algorithm-options", "ig_wieght", "0.1", "--dry-run"),
+            "unknown parameter 'ig_wieght'",
+        ),
         (("train", "quickstart", "--rollout.group-size", "1"), "rollout.group_size: got 1, expected at least 2"),
         (("evaluate", "nowhere"), "model: got 'nowhere'"),
         (("play", "nowhere"), "run: got 'nowhere'"),
@@ -71,14 +76,28 @@ def recipe_file(folder: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[environment]\nworlds = 2\ntop_k = 5000\n[warm_start]\nmax_steps = 1", "top_k: got 5000, expected at most the"),
-        ('[environment]\nid = "a2tgpo/SearchQA-v0"\ndataset = "none.jsonl"\n[model]\nsource = "m"\n[warm_start]\nenabled = false', "m"),
+        (
+            "[environment]\nworlds = 2\ntop_k = 5000\n[warm_start]\nmax_steps = 1",
+            "top_k: got 5000, expected at most the",
+        ),
+        (
+            (
+                '[environment]\nid = "a2tgpo/SearchQA-v0"\ndataset = "none.jsonl"\n[model]\nsource ='
+                ' "m"\n[warm_start]\nenabled = false'
+            ),
+            "m",
+        ),
         ('[environment]\nprotocol = "tgas"', "protocol: got 'tgas'"),
         ('[environment]\nid = "a2tgpo/Almanak-v0"', "Almanak"),
-        ("[environment]\nworlds = 2\n[warm_start]\nmax_steps = 2\nevaluate_questions = 8\ndemonstrations = 50", "warm_start.target_success: got"),
+        (
+            "[environment]\nworlds = 2\n[warm_start]\nmax_steps = 2\nevaluate_questions = 8\ndemonstrations = 50",
+            "warm_start.target_success: got",
+        ),
     ],
 )
-def test_recipes_that_cannot_be_run_leave_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str) -> None:
+def test_recipes_that_cannot_be_run_leave_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, message: str
+) -> None:
     runs = tmp_path / "runs"
     assert message in error_of(capsys, "train", recipe_file(tmp_path, text), "--runs", str(runs))
     left = [path for path in runs.rglob("*") if path.is_file() and path.name != ".lock"] if runs.exists() else []
@@ -86,7 +105,7 @@ def test_recipes_that_cannot_be_run_leave_nothing(capsys: pytest.CaptureFixture[
 
 
 def test_model_folder_without_tokenizer(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from tests.tiny_models import tiny_policy
+    from tests.support.tiny_models import tiny_policy
 
     tiny_policy().model.save_pretrained(tmp_path / "model")
     recipe = recipe_file(tmp_path, f'[model]\nsource = "{tmp_path / "model"}"\n[warm_start]\nenabled = false')

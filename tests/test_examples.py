@@ -36,14 +36,21 @@ def test_agent_loop(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_vector_loop_runs_as_a_script() -> None:
     """In a process of its own: the environments are processes too."""
-    command = [sys.executable, "-W", "error", "-c", "import sys; sys.path.insert(0, 'examples'); import vector_loop; vector_loop.main(4, 2)"]
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-c",
+        "import sys; sys.path.insert(0, 'examples'); import vector_loop; vector_loop.main(4, 2)",
+    ]
     done = subprocess.run(command, cwd=EXAMPLES.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "episodes on 2 processes" in done.stdout
 
 
 def test_my_retriever() -> None:
-    # shared words: q1 "father of Ada Lovelace" → Ada, Byron ("was"); q3 "river does Paris lie" → Paris alone has "Paris"
+    # shared words: q1 "father of Ada Lovelace" → Ada, Byron ("was"); q3 "river does Paris lie" → Paris alone has
+    # "Paris"
     found = loaded("my_retriever").main()
     assert [ids[0] for ids in found] == ["1", "1", "4"]
 
@@ -52,11 +59,17 @@ def test_train_and_plot(tmp_path: Path) -> None:
     recipe = Recipe(
         environment=Environment(worlds=2, max_turns=3, max_searches=2),
         model=Model(source="tiny"),
-        warm_start=WarmStart(target_success=0.0, max_steps=10, evaluate_every=10, evaluate_questions=8, demonstrations=200),
+        warm_start=WarmStart(
+            target_success=0.0, max_steps=10, evaluate_every=10, evaluate_questions=8, demonstrations=200
+        ),
         rollout=Rollout(questions=2, group_size=2, max_action_tokens=6, max_episode_tokens=200),
         update=Update(mini_batches=2),
         training=Training(steps=1, evaluate_every=1, evaluate_questions=8),
     )
     picture = loaded("train_and_plot").main(recipe, tmp_path)
     assert picture.stat().st_size > 1000
-    assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")} == {"a2tgpo-s0", "grpo-s0", "curves.png"}
+    assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")} == {
+        "a2tgpo-s0",
+        "grpo-s0",
+        "curves.png",
+    }

@@ -35,9 +35,17 @@ def test_the_map_lists_every_package_on_disk() -> None:
 
 @pytest.mark.slow
 def test_a_wheel_holds_the_package_only_and_all_of_its_data(tmp_path: Path) -> None:
-    built = subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)], check=False)
+    built = subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)],
+        check=False,
+    )
     assert built.returncode == 0
     names = zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"a2tgpo"}
-    for data in ("a2tgpo/recipes/quickstart.toml", "a2tgpo/envs/almanac/facts.jsonl", "a2tgpo/envs/almanac/ATTRIBUTION.md", "a2tgpo/baselines/published.csv"):
+    for data in (
+        "a2tgpo/recipes/quickstart.toml",
+        "a2tgpo/envs/almanac/facts.jsonl",
+        "a2tgpo/envs/almanac/ATTRIBUTION.md",
+        "a2tgpo/baselines/published.csv",
+    ):
         assert data in names

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
+from a2tgpo.errors import ConfigError
 from a2tgpo.policy import Policy, checked_device
 
 _Way = TypeVar("_Way")
@@ -52,9 +53,9 @@ class Shape:
     def __post_init__(self) -> None:
         least = (self.searches + 1) * (self.action_tokens + 1)
         if int(self.tokens * self.shortest) < least:
-            raise ValueError(
-                f"bench: got episodes of {int(self.tokens * self.shortest)} tokens, expected at least {least} for {self.searches} searches with "
-                f"{self.action_tokens} tokens per action; raise tokens or lower searches"
+            raise ConfigError(
+                f"bench: got episodes of {int(self.tokens * self.shortest)} tokens, expected at least {least} for"
+                f" {self.searches} searches with {self.action_tokens} tokens per action; raise tokens or lower searches"
             )
 
 
@@ -82,15 +83,19 @@ def word_tokenizer(size: int) -> PreTrainedTokenizerFast:
 def bench_policy(model: Path | LlamaConfig, dtype: str, device: str) -> Policy:
     """The model in a folder, or one of that shape with random weights."""
     if dtype not in DTYPES:
-        raise ValueError(f"bench.dtype: got {dtype!r}, expected one of {sorted(DTYPES)}")
+        raise ConfigError(f"bench.dtype: got {dtype!r}, expected one of {sorted(DTYPES)}")
     if isinstance(model, Path):
         return Policy.load(model, DTYPES[dtype], device)
     torch.manual_seed(0)
-    return Policy(LlamaForCausalLM(model).to(checked_device(device)).eval(), word_tokenizer(model.vocab_size), DTYPES[dtype])
+    return Policy(
+        LlamaForCausalLM(model).to(checked_device(device)).eval(), word_tokenizer(model.vocab_size), DTYPES[dtype]
+    )
 
 
 def bench_episodes(shape: Shape, vocabulary: int) -> list[Episode]:
-    """Episodes of random tokens; groups of eight, half of each with outcome 1, its gold answer `gold_tokens` words of `word_tokenizer`."""
+    """Episodes of random tokens; groups of eight, half of each with outcome 1, its gold answer `gold_tokens` words of
+    `word_tokenizer`.
+    """
     generator = torch.Generator().manual_seed(0)
     gold = " ".join(f"t{5 + number}" for number in range(shape.gold_tokens))
     result = []
@@ -105,7 +110,17 @@ def bench_episodes(shape: Shape, vocabulary: int) -> list[Episode]:
             context, action, ids = ids[:size], ids[size : size + shape.action_tokens], ids[size + shape.action_tokens :]
             kind = ActionKind.SEARCH if turn < shape.searches else ActionKind.ANSWER
             steps.append(Turn(tuple(context), tuple(action), (0.0,) * len(action), kind))
-        result.append(Episode(index // 8, f"question {index // 8}", index, tuple(steps), float(index % 2), StopReason.ANSWERED, gold_answers=(gold,)))
+        result.append(
+            Episode(
+                index // 8,
+                f"question {index // 8}",
+                index,
+                tuple(steps),
+                float(index % 2),
+                StopReason.ANSWERED,
+                gold_answers=(gold,),
+            )
+        )
     return result
 
 
@@ -116,9 +131,11 @@ class Cost:
     wall: tuple[float, ...]
     """Wall time in seconds."""
     work: tuple[float, ...]
-    """On a CPU processor time in seconds, over all threads, which a busy machine changes less; elsewhere the wall time."""
+    """On a CPU processor time in seconds, over all threads, which a busy machine changes less; elsewhere the wall time.
+    """
     peak_bytes: int | None
-    """Largest memory held at one time: of the device, or of the whole process; `None` where the system does not tell."""
+    """Largest memory held at one time: of the device, or of the whole process; `None` where the system does not tell.
+    """
 
     @property
     def seconds(self) -> float:
@@ -136,11 +153,15 @@ class Cost:
         return Cost(self.wall + other.wall, self.work + other.work, max(peaks, default=None))
 
     def times(self, other: "Cost") -> float:
-        """Work as a multiple of another way's, the middle one of all rounds: what slows the machine for a while slows both in the same round."""
+        """Work as a multiple of another way's, the middle one of all rounds: what slows the machine for a while slows
+        both in the same round.
+        """
         return median(self._multiples(other))
 
     def times_range(self, other: "Cost") -> tuple[float, float]:
-        """Where `times` lies with a confidence of at least 95 %, from the order of the rounds alone; all rounds where they are too few for that."""
+        """Where `times` lies with a confidence of at least 95 %, from the order of the rounds alone; all rounds where
+        they are too few for that.
+        """
         multiples = sorted(self._multiples(other))
         rank = max(0, int(binom.ppf(0.025, len(multiples), 0.5)) - 1)
         return multiples[rank], multiples[-1 - rank]
@@ -149,8 +170,12 @@ class Cost:
         return [own / others for own, others in zip(self.work, other.work, strict=True)]
 
 
-def costs_of(ways: Mapping[_Way, Callable[[], object]], repeats: int, device: torch.device, *, warm_up: bool = True) -> dict[_Way, Cost]:
-    """Time and memory of each way. A round takes all ways in turn, so that a slow minute of the machine hits all alike; one more before them warms up."""
+def costs_of(
+    ways: Mapping[_Way, Callable[[], object]], repeats: int, device: torch.device, *, warm_up: bool = True
+) -> dict[_Way, Cost]:
+    """Time and memory of each way. A round takes all ways in turn, so that a slow minute of the machine hits all alike;
+    one more before them warms up.
+    """
     wall: dict[_Way, list[float]] = {name: [] for name in ways}
     work: dict[_Way, list[float]] = {name: [] for name in ways}
     peaks: dict[_Way, int | None] = {}
@@ -165,7 +190,10 @@ def costs_of(ways: Mapping[_Way, Callable[[], object]], repeats: int, device: to
                 wall[name].append(time.perf_counter() - start)
                 work[name].append(time.process_time() - worked)
                 peaks[name] = _peak(device)
-    return {name: Cost(tuple(wall[name]), tuple((work if device.type == "cpu" else wall)[name]), peaks[name]) for name in ways}
+    return {
+        name: Cost(tuple(wall[name]), tuple((work if device.type == "cpu" else wall)[name]), peaks[name])
+        for name in ways
+    }
 
 
 def machine() -> str:
@@ -179,7 +207,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Aligned columns; the first one left, the others right."""
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
     lines = [
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]) for row in [head, *rows]
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        )
+        for row in [head, *rows]
     ]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 

@@ -1,6 +1,7 @@
 """How fast credit is computed: the algorithms against straightforward loops over the same table.
 
-The loops (`a2tgpo.algorithms.oracles`) visit groups, episodes and turns one by one and do their arithmetic on the table's cells, as the public codes do.
+The loops (`a2tgpo.bench.loops`) visit groups, episodes and turns one by one and do their arithmetic on the table's
+cells, as the public codes do.
 """
 
 import time
@@ -10,13 +11,18 @@ from typing import Final
 
 import torch
 
-from a2tgpo.algorithms import ALGORITHMS, oracles
+from a2tgpo.algorithms import ALGORITHMS
 from a2tgpo.batch import TurnTable
+from a2tgpo.bench import loops as oracles
 
 SIZES: Final = (64, 256, 1024, 4096)
 NUM_TURNS: Final = 6
 GROUP_SIZE: Final = 16
-LOOPS: Final[dict[str, Callable[[TurnTable], object]]] = {"gigpo": oracles.gigpo, "igpo": oracles.igpo, "a2tgpo": oracles.a2tgpo}
+LOOPS: Final[dict[str, Callable[[TurnTable], object]]] = {
+    "gigpo": oracles.gigpo,
+    "igpo": oracles.igpo,
+    "a2tgpo": oracles.a2tgpo,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,9 @@ class CreditTiming:
         return self.loop_seconds / self.fast_seconds
 
 
-def bench_credit(sizes: Sequence[int] = SIZES, algorithms: Sequence[str] = tuple(LOOPS), repeats: int = 20) -> list[CreditTiming]:
+def bench_credit(
+    sizes: Sequence[int] = SIZES, algorithms: Sequence[str] = tuple(LOOPS), repeats: int = 20
+) -> list[CreditTiming]:
     """Time each algorithm and its loop version on random tables of `sizes` episodes × 6 turns; one thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -47,7 +55,9 @@ def bench_credit(sizes: Sequence[int] = SIZES, algorithms: Sequence[str] = tuple
 
 
 def random_table(num_episodes: int, num_turns: int = NUM_TURNS, seed: int = 0) -> TurnTable:
-    """A table as training makes it: groups of 16, every episode of `num_turns` turns, gains on all turns but the last, a quarter of the states shared."""
+    """A table as training makes it: groups of 16, every episode of `num_turns` turns, gains on all turns but the last,
+    a quarter of the states shared.
+    """
     rng = torch.Generator().manual_seed(seed)
     shape = (num_episodes, num_turns)
     mask = torch.ones(shape, dtype=torch.bool)
@@ -58,14 +68,27 @@ def random_table(num_episodes: int, num_turns: int = NUM_TURNS, seed: int = 0) -
     reward[:, -1] = outcome
     gain = torch.randn(shape, generator=rng).where(scored, torch.nan)
     state = torch.randint(0, max(1, num_episodes * num_turns // 4), shape, generator=rng)
-    return TurnTable(torch.arange(num_episodes) // GROUP_SIZE, outcome, reward, gain, scored, state, torch.full(shape, 20), mask)
+    return TurnTable(
+        torch.arange(num_episodes) // GROUP_SIZE, outcome, reward, gain, scored, state, torch.full(shape, 20), mask
+    )
 
 
 def format_timings(timings: Sequence[CreditTiming]) -> str:
     """The measurements as a table."""
     head = f"{'algorithm':<12}{'episodes':>10}{'loop ms':>12}{'fast ms':>10}{'ratio':>9}"
-    rows = [(timing.algorithm, timing.num_episodes, timing.loop_seconds * 1e3, timing.fast_seconds * 1e3, timing.ratio) for timing in timings]
-    return "\n".join([head, *(f"{name:<12}{episodes:>10,}{loop:>12.1f}{fast:>10.2f}{ratio:>8.0f}×" for name, episodes, loop, fast, ratio in rows)])
+    rows = [
+        (timing.algorithm, timing.num_episodes, timing.loop_seconds * 1e3, timing.fast_seconds * 1e3, timing.ratio)
+        for timing in timings
+    ]
+    return "\n".join(
+        [
+            head,
+            *(
+                f"{name:<12}{episodes:>10,}{loop:>12.1f}{fast:>10.2f}{ratio:>8.0f}×"
+                for name, episodes, loop, fast, ratio in rows
+            ),
+        ]
+    )
 
 
 def _measure(name: str, num_episodes: int, repeats: int) -> CreditTiming:

@@ -70,7 +70,10 @@ def synthetic_corpus(size: int, seed: int = 0) -> list[Passage]:
     rng = np.random.default_rng(seed)
     weights = 1.0 / np.arange(1, _VOCABULARY + 1)
     numbers = rng.choice(_VOCABULARY, size=(size, _WORDS), p=weights / weights.sum())
-    return [Passage(f"p{row}", f"{_word(line[0])} {_word(line[1])}", " ".join(map(_word, line))) for row, line in enumerate(numbers.tolist())]
+    return [
+        Passage(f"p{row}", f"{_word(line[0])} {_word(line[1])}", " ".join(map(_word, line)))
+        for row, line in enumerate(numbers.tolist())
+    ]
 
 
 def synthetic_queries(count: int, seed: int = 1) -> list[str]:
@@ -78,10 +81,15 @@ def synthetic_queries(count: int, seed: int = 1) -> list[str]:
     rng = np.random.default_rng(seed)
     weights = 1.0 / np.arange(1, _VOCABULARY + 1)
     numbers = rng.choice(_VOCABULARY, size=(count, 8), p=weights / weights.sum())
-    return [" ".join(map(_word, line[: int(length)])) for line, length in zip(numbers.tolist(), rng.integers(4, 9, size=count), strict=True)]
+    return [
+        " ".join(map(_word, line[: int(length)]))
+        for line, length in zip(numbers.tolist(), rng.integers(4, 9, size=count), strict=True)
+    ]
 
 
-def bench_env(sizes: Sequence[int] = (1, 64, 1_024), passages: int = 18_000, steps: int = 6_000, scorer: str | None = None) -> list[EnvRow]:
+def bench_env(
+    sizes: Sequence[int] = (1, 64, 1_024), passages: int = 18_000, steps: int = 6_000, scorer: str | None = None
+) -> list[EnvRow]:
     """Steps per second of the batched environment over a synthetic corpus, one row per number of environments.
 
     Every episode makes three searches with different queries and answers; nothing is cached.
@@ -90,17 +98,37 @@ def bench_env(sizes: Sequence[int] = (1, 64, 1_024), passages: int = 18_000, ste
     retriever = Bm25Retriever(corpus)
     questions = [Question(f"q{i}", f"What is {i}?", (corpus[i % passages].title,)) for i in range(64)]
     rows = [_measure("a2tgpo", num_envs, retriever, questions, steps, scorer) for num_envs in sizes]
-    return [*rows, *(_measure("bm25s", num_envs, _PlainBm25s(corpus), questions, steps // 4, scorer) for num_envs in sizes if num_envs > 1)]
+    return [
+        *rows,
+        *(
+            _measure("bm25s", num_envs, _PlainBm25s(corpus), questions, steps // 4, scorer)
+            for num_envs in sizes
+            if num_envs > 1
+        ),
+    ]
 
 
-def _measure(name: str, num_envs: int, retriever: Bm25Retriever | _PlainBm25s, questions: Sequence[Question], steps: int, scorer: str | None) -> EnvRow:
+def _measure(
+    name: str,
+    num_envs: int,
+    retriever: Bm25Retriever | _PlainBm25s,
+    questions: Sequence[Question],
+    steps: int,
+    scorer: str | None,
+) -> EnvRow:
     timed = _Timed(retriever)
-    env = SearchQAVectorEnv(questions, timed, num_envs, scorer=scorer, protocol="tags", autoreset_mode=AutoresetMode.SAME_STEP)
+    env = SearchQAVectorEnv(
+        questions, timed, num_envs, scorer=scorer, protocol="tags", autoreset_mode=AutoresetMode.SAME_STEP
+    )
     rounds = max(1, steps // num_envs)
     queries = iter(synthetic_queries(rounds * num_envs))
     answer = ["<think>done</think><answer>x</answer>"] * num_envs
     actions = [
-        answer if turn % (_SEARCHES + 1) == _SEARCHES else [f"<think>next</think><search>{next(queries)}</search>" for _ in range(num_envs)]
+        (
+            answer
+            if turn % (_SEARCHES + 1) == _SEARCHES
+            else [f"<think>next</think><search>{next(queries)}</search>" for _ in range(num_envs)]
+        )
         for turn in range(rounds)
     ]
     env.reset(seed=0)
@@ -109,7 +137,16 @@ def _measure(name: str, num_envs: int, retriever: Bm25Retriever | _PlainBm25s, q
         env.step(texts)
     seconds, cpu = time.perf_counter() - started, time.process_time() - started_cpu
     taken = rounds * num_envs
-    return EnvRow(name, num_envs, len(retriever.passages), taken, taken / seconds, taken / cpu, timed.seconds / seconds, timed.calls)
+    return EnvRow(
+        name,
+        num_envs,
+        len(retriever.passages),
+        taken,
+        taken / seconds,
+        taken / cpu,
+        timed.seconds / seconds,
+        timed.calls,
+    )
 
 
 def _word(number: int) -> str:

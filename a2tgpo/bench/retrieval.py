@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from a2tgpo.bench.env import synthetic_corpus, synthetic_queries
-from a2tgpo.envs.datasets import read
+from a2tgpo.envs.data.datasets import read
 from a2tgpo.envs.records import Passage, Question
 from a2tgpo.envs.retrieval import Bm25Retriever, RankBm25Retriever, Retriever
+from a2tgpo.errors import ConfigError
 
 RECALL_AT = (3, 5, 10)
 _SLOW_QUERIES = 20
@@ -34,19 +35,23 @@ class RetrievalRow:
 
 
 def bench_retrieval(
-    dataset: str | Path | None = None, passages: int = 18_000, queries: int = 500, backends: Sequence[str] = ("bm25", "rank_bm25")
+    dataset: str | Path | None = None,
+    passages: int = 18_000,
+    queries: int = 500,
+    backends: Sequence[str] = ("bm25", "rank_bm25"),
 ) -> list[RetrievalRow]:
     """Build every backend over a corpus and search it.
 
     Args:
-        dataset: a question file that comes with paragraphs, which make the corpus and, where they are marked, the recall; otherwise the corpus is synthetic.
+        dataset: a question file that comes with paragraphs, which make the corpus and, where they are marked, the
+            recall; otherwise the corpus is synthetic.
         passages: size of the synthetic corpus.
         queries: most queries that are timed.
         backends: of "bm25", "rank_bm25", "tantivy".
 
     Raises:
         DataError: if the file cannot be read.
-        ValueError: for an unknown backend.
+        ConfigError: for an unknown backend.
     """
     if dataset is not None:
         reading = read(dataset, on_bad_row="skip")
@@ -64,7 +69,9 @@ def speed_ratio(rows: Sequence[RetrievalRow], fast: str = "bm25", slow: str = "r
     return speeds[fast] / speeds[slow]
 
 
-def _measure(backend: str, name: str, corpus: Sequence[Passage], asked: Sequence[str], questions: Sequence[Question]) -> RetrievalRow:
+def _measure(
+    backend: str, name: str, corpus: Sequence[Passage], asked: Sequence[str], questions: Sequence[Question]
+) -> RetrievalRow:
     with tempfile.TemporaryDirectory() as folder:
         makers: dict[str, Callable[[], Retriever]] = {
             "bm25": lambda: Bm25Retriever(corpus),
@@ -72,7 +79,7 @@ def _measure(backend: str, name: str, corpus: Sequence[Passage], asked: Sequence
             "tantivy": lambda: _tantivy(corpus, Path(folder) / "index"),
         }
         if backend not in makers:
-            raise ValueError(f"backend: got {backend!r}, expected one of {', '.join(makers)}")
+            raise ConfigError(f"backend: got {backend!r}, expected one of {', '.join(makers)}")
         started = time.perf_counter()
         retriever = makers[backend]()
         built = time.perf_counter() - started
@@ -86,14 +93,19 @@ def _measure(backend: str, name: str, corpus: Sequence[Passage], asked: Sequence
 
 
 def recall(retriever: Retriever, questions: Sequence[Question]) -> tuple[float, ...]:
-    """Mean part of a question's supporting passages among the first hits, at each of `RECALL_AT`; the question itself is the query."""
+    """Mean part of a question's supporting passages among the first hits, at each of `RECALL_AT`; the question itself
+    is the query.
+    """
     supported = [question for question in questions if question.supporting]
     if not supported:
         return ()
     hits = retriever.search([question.text for question in supported], max(RECALL_AT))
     found = []
     for k in RECALL_AT:
-        parts = [len(set(q.supporting) & {hit.id for hit in h[:k]}) / len(q.supporting) for q, h in zip(supported, hits, strict=True)]
+        parts = [
+            len(set(q.supporting) & {hit.id for hit in h[:k]}) / len(q.supporting)
+            for q, h in zip(supported, hits, strict=True)
+        ]
         found.append(sum(parts) / len(parts))
     return tuple(found)
 

@@ -1,7 +1,8 @@
 """How fast episodes are played: `a2tgpo bench rollout`.
 
-The baseline is the usual way: `generate` of transformers on the whole prompt of every turn, padded to one length, with no cache between turns. Same model, same
-questions, same environment, same run; vLLM takes part where it is installed and asked for.
+The baseline is the usual way: `generate` of transformers on the whole prompt of every turn, padded to one length, with
+no cache between turns. Same model, same questions, same environment, same run; vLLM takes part where it is installed
+and asked for.
 """
 
 import time
@@ -14,7 +15,6 @@ from gymnasium.vector import AutoresetMode
 from transformers import GenerationConfig
 
 from a2tgpo import config
-from a2tgpo.chat import Chat
 from a2tgpo.engines.base import Engine, Sample, Sampling
 from a2tgpo.engines.transformers import TransformersEngine
 from a2tgpo.engines.vllm import VLLMEngine
@@ -22,9 +22,11 @@ from a2tgpo.envs import SearchQAVectorEnv
 from a2tgpo.envs.protocols import protocol_of
 from a2tgpo.envs.registration import make_almanac_vector
 from a2tgpo.episode import Episode
+from a2tgpo.errors import ConfigError
 from a2tgpo.policy import Policy
-from a2tgpo.rollout import Rollout, Task
-from a2tgpo.tiny import tiny_policy
+from a2tgpo.policy.chat import Chat
+from a2tgpo.start.tiny import tiny_policy
+from a2tgpo.training.rollout import Rollout, Task
 
 BASELINE, OURS, VLLM = "transformers generate", "a2tgpo transformers engine", "a2tgpo vLLM engine"
 CONTEXT = 1024
@@ -44,7 +46,13 @@ class GenerateEngine:
         mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts])
         stops = {tokenizer.eos_token_id, *tokenizer.convert_tokens_to_ids(list(sampling.stop))}
         settings = GenerationConfig(
-            max_new_tokens=sampling.max_tokens, do_sample=True, temperature=1.0, top_k=0, top_p=1.0, eos_token_id=sorted(stops), pad_token_id=pad
+            max_new_tokens=sampling.max_tokens,
+            do_sample=True,
+            temperature=1.0,
+            top_k=0,
+            top_p=1.0,
+            eos_token_id=sorted(stops),
+            pad_token_id=pad,
         )
         with torch.no_grad():
             rows = self.policy.model.generate(ids, attention_mask=mask, generation_config=settings)[:, width:].tolist()
@@ -78,21 +86,33 @@ class RolloutRow:
 
 
 def bench_rollout(
-    model: Path | None = None, episodes: int = 64, turns: int = 4, max_action_tokens: int = 16, repeats: int = 8, *, vllm: bool = False
+    model: Path | None = None,
+    episodes: int = 64,
+    turns: int = 4,
+    max_action_tokens: int = 16,
+    repeats: int = 8,
+    *,
+    vllm: bool = False,
 ) -> list[RolloutRow]:
     """Play the same questions with the baseline and with our engines; the best of `repeats` of each, taken in turns.
 
     Args:
-        model: a folder; by default an untrained policy of the quickstart's shape, which seldom ends an action, so most turns have their full length.
+        model: a folder; by default an untrained policy of the quickstart's shape, which seldom ends an action, so most
+            turns have their full length.
         episodes: played side by side.
         turns: of every episode, at most.
-        vllm: play with vLLM too. The default policy then has two heads instead of four, for all engines, since vLLM has none so narrow on a CPU.
+        vllm: play with vLLM too. The default policy then has two heads instead of four, for all engines, since vLLM has
+            none so narrow on a CPU.
 
     Raises:
-        ValueError: for more episodes than there are questions.
+        ConfigError: for more episodes than there are questions.
     """
     torch.set_num_threads(1)
-    policy = tiny_policy(protocol_of("tags_brief").tags, heads=2 if vllm else 4, context=CONTEXT) if model is None else Policy.load(model)
+    policy = (
+        tiny_policy(protocol_of("tags_brief").tags, heads=2 if vllm else 4, context=CONTEXT)
+        if model is None
+        else Policy.load(model)
+    )
     env = make_almanac_vector(
         num_envs=episodes,
         fictional=True,
@@ -105,7 +125,7 @@ def bench_rollout(
         autoreset_mode=AutoresetMode.DISABLED,
     )
     if episodes > len(env.questions):
-        raise ValueError(f"episodes: got {episodes}, expected at most {len(env.questions)}, the bench's questions")
+        raise ConfigError(f"episodes: got {episodes}, expected at most {len(env.questions)}, the bench's questions")
     engines: dict[str, Engine] = {BASELINE: GenerateEngine(policy), OURS: TransformersEngine(policy)}
     if vllm:
         engines[VLLM] = VLLMEngine(policy, config.VLLM(), CONTEXT)
@@ -120,8 +140,12 @@ def bench_rollout(
     return [_row(name, seconds, played) for name, (seconds, played) in best.items()]
 
 
-def _play(env: SearchQAVectorEnv, engine: Engine, policy: Policy, episodes: int, max_action_tokens: int) -> tuple[float, list[Episode]]:
-    rollout = Rollout(env, engine, Chat(policy.tokenizer), max_action_tokens=max_action_tokens, max_episode_tokens=CONTEXT)
+def _play(
+    env: SearchQAVectorEnv, engine: Engine, policy: Policy, episodes: int, max_action_tokens: int
+) -> tuple[float, list[Episode]]:
+    rollout = Rollout(
+        env, engine, Chat(policy.tokenizer), max_action_tokens=max_action_tokens, max_episode_tokens=CONTEXT
+    )
     tasks = [Task(row, question.id, row) for row, question in enumerate(env.questions[:episodes])]
     engine.load_weights(policy, 0)
     started = time.perf_counter()
@@ -131,4 +155,6 @@ def _play(env: SearchQAVectorEnv, engine: Engine, policy: Policy, episodes: int,
 
 def _row(name: str, seconds: float, played: Sequence[Episode]) -> RolloutRow:
     tokens = sum(sum(episode.action_mask) for episode in played)
-    return RolloutRow(name, 60 * len(played) / seconds, tokens / seconds, sum(episode.num_turns for episode in played) / len(played))
+    return RolloutRow(
+        name, 60 * len(played) / seconds, tokens / seconds, sum(episode.num_turns for episode in played) / len(played)
+    )

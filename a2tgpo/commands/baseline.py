@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 from rich.table import Table
 
-from a2tgpo.build import limit_threads
 from a2tgpo.commands.options import parse
-from a2tgpo.config import ConfigError, Recipe, load_recipe
+from a2tgpo.config import Recipe, load_recipe
+from a2tgpo.errors import ConfigError
+from a2tgpo.training.parts import limit_threads
 
 if TYPE_CHECKING:
     from a2tgpo.baselines import Voice
@@ -53,7 +54,8 @@ class Sb3Options:
     """Environment steps of a run."""
     seeds: tuple[int, ...] = (0, 1, 2)
     gain_weight: float = 0.1
-    """Weight of information gain (nats) in the reward of the second half of the runs; 0 trains with the outcome only."""
+    """Weight of information gain (nats) in the reward of the second half of the runs; 0 trains with the outcome only.
+    """
     workers: int = 2
     """Runs side by side, one process each; 1 shows SB3's progress bars."""
     output: Path = Path("runs/sb3")
@@ -66,7 +68,10 @@ def baseline(words: list[str], console: Console) -> int:
         console.print("a2tgpo baseline table | sb3   (--help after one of them tells its settings)")
         return 0
     if not words or words[0] not in ("table", "sb3"):
-        raise ConfigError(f"baseline: got {words[0] if words else 'nothing'!r}, expected table [--model FOLDER], or sb3 --algo ppo|a2c|dqn")
+        raise ConfigError(
+            f"baseline: got {words[0] if words else 'nothing'!r}, expected table [--model FOLDER], or sb3 --algo"
+            " ppo|a2c|dqn"
+        )
     return table(words[1:], console) if words[0] == "table" else sb3(words[1:], console)
 
 
@@ -81,7 +86,9 @@ def table(words: list[str], console: Console) -> int:
     recipe, folder = _recipe_and_model(options)
     names = options.agents or [name for name, spec in AGENTS.items() if folder or not spec.needs_model]
     references = _references(options, recipe, folder, list(names))
-    console.print(terminal_table(references, f"{recipe.environment.id}, {options.split}: {len(references[0].rows)} questions"))
+    console.print(
+        terminal_table(references, f"{recipe.environment.id}, {options.split}: {len(references[0].rows)} questions")
+    )
     for warning in warnings_of(references):
         console.print(f"note: {warning}", highlight=False)
     if not folder and not options.agents:
@@ -94,29 +101,39 @@ def table(words: list[str], console: Console) -> int:
 
 
 def sb3(words: list[str], console: Console) -> int:
-    """Train agents without a language model on the discrete wrapper, with and without information gain in the reward."""
+    """Train agents without a language model on the discrete wrapper, with and without information gain in the
+    reward.
+    """
     options = parse(Sb3Options, words, "baseline sb3")
     if options.steps < 1 or options.workers < 1 or not options.seeds:
         got = f"--steps {options.steps} --workers {options.workers} --seeds {' '.join(map(str, options.seeds))}"
         raise ConfigError(f"baseline sb3: got {got}, expected at least one step, one worker and one seed")
     recipe = load_recipe(options.recipe)
     limit_threads(1)
-    from a2tgpo.baselines.sb3 import Settings
-    from a2tgpo.baselines.sb3_study import run, summary, write_study
+    from a2tgpo.baselines.sb3.study import run, summary, write_study
+    from a2tgpo.baselines.sb3.train import Settings
 
     start = time.monotonic()
     weights = (0.0, options.gain_weight) if options.gain_weight else (0.0,)
     settings = Settings(options.algo, steps=options.steps)
     try:
-        study = run(settings, recipe.environment, options.seeds, weights, options.workers, options.output / "tensorboard")
+        study = run(
+            settings, recipe.environment, options.seeds, weights, options.workers, options.output / "tensorboard"
+        )
     except ImportError as error:
         raise ConfigError(str(error)) from error
     write_study(study, options.output / options.algo)
-    found = Table(title=f"{options.algo}, {options.steps:,} steps, {len(study.curves)} runs in {time.monotonic() - start:.0f} s", show_header=False)
+    found = Table(
+        title=f"{options.algo}, {options.steps:,} steps, {len(study.curves)} runs in {time.monotonic() - start:.0f} s",
+        show_header=False,
+    )
     for line in summary(study).items():
         found.add_row(*line)
     console.print(found)
-    text = f"written: {options.output / options.algo / 'curves.png'}; tensorboard --logdir {options.output / 'tensorboard'}"
+    text = (
+        f"written: {options.output / options.algo / 'curves.png'}; tensorboard --logdir"
+        f" {options.output / 'tensorboard'}"
+    )
     console.print(text, highlight=False, markup=False, soft_wrap=True)
     return 0
 
@@ -126,15 +143,18 @@ def _recipe_and_model(options: TableOptions) -> tuple[Recipe, Path | None]:
         return load_recipe(options.recipe), None
     folder = Path(options.model)
     if not folder.is_dir():
-        raise ConfigError(f"--model: got {options.model!r}, which is no folder; expected a model folder, or the folder of a run like runs/quickstart/a2tgpo-s0")
+        raise ConfigError(
+            f"--model: got {options.model!r}, which is no folder; expected a model folder, or the folder of a run like"
+            " runs/quickstart/a2tgpo-s0"
+        )
     is_run = (folder / "config.toml").is_file()
     return load_recipe(folder / "config.toml" if is_run else options.recipe), folder / "model" if is_run else folder
 
 
 def _references(options: TableOptions, recipe: Recipe, folder: Path | None, names: list[str]) -> "list[Reference]":
     from a2tgpo.baselines.reference import reference_rows
-    from a2tgpo.build import make_env
-    from a2tgpo.evaluate import fixed_subset
+    from a2tgpo.training.evaluate import fixed_subset
+    from a2tgpo.training.parts import make_env
 
     env = make_env(recipe, options.split, SIDE_BY_SIDE)
     questions = fixed_subset(env.questions, options.questions, options.seed)
@@ -148,8 +168,8 @@ def _references(options: TableOptions, recipe: Recipe, folder: Path | None, name
 def _trained(options: TableOptions, recipe: Recipe, folder: Path) -> "Reference":
     """The trained policy itself, for comparison: the run's model in the run's own rollout."""
     from a2tgpo.baselines.reference import Reference
-    from a2tgpo.build import build_split
-    from a2tgpo.evaluate import evaluate, fixed_subset
+    from a2tgpo.training.evaluate import evaluate, fixed_subset
+    from a2tgpo.training.parts import build_split
 
     split = build_split(recipe, folder, options.split, SIDE_BY_SIDE)
     questions = fixed_subset(split.questions, options.questions, options.seed)
@@ -162,9 +182,9 @@ def _voice(options: TableOptions, recipe: Recipe, folder: Path) -> "Voice":
     import torch
 
     from a2tgpo.baselines import Voice
-    from a2tgpo.build import make_engine
-    from a2tgpo.chat import Chat
     from a2tgpo.policy import Policy
+    from a2tgpo.policy.chat import Chat
+    from a2tgpo.training.parts import make_engine
 
     torch.set_num_threads(recipe.model.threads)
     policy = Policy.load(folder, device=recipe.model.device)

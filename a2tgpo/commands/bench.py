@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 from rich.console import Console
 
 from a2tgpo.commands.options import parse
-from a2tgpo.config import ConfigError
+from a2tgpo.errors import ConfigError
 
 _T = TypeVar("_T")
 _LEAST = {"searches": 0, "scaffold_tokens": 0, "passages": 3}
@@ -43,9 +43,13 @@ class UpdateOptions:
     """A whole update step beside the bare forward, backward and optimiser step on as many tokens."""
 
     model: Literal["tiny", "135m"] | Path = "tiny"
-    """Random weights in the quickstart's size or in that of a Llama-type model of 135 million parameters, or a model folder."""
+    """Random weights in the quickstart's size or in that of a Llama-type model of 135 million parameters, or a model
+    folder.
+    """
     shapes: tuple[Literal["search-agent", "embedded-world"], ...] = ("search-agent", "embedded-world")
-    """Episodes of 512 to 1,024 tokens with 4 searches and a gold answer of 8, of 45 to 90 tokens with 3 and a gold answer of 1, or both."""
+    """Episodes of 512 to 1,024 tokens with 4 searches and a gold answer of 8, of 45 to 90 tokens with 3 and a gold
+    answer of 1, or both.
+    """
     sizes: tuple[int, ...] = (64, 256, 1024)
     """Episodes per batch, one measurement each."""
     mini_batches: int = 4
@@ -67,7 +71,9 @@ class CreditOptions:
 def bench(words: list[str], console: Console) -> int:
     """Run one bench and print it."""
     if words[:1] in (["-h"], ["--help"]):
-        console.print(f"a2tgpo bench {' | '.join(BENCHES)}   (--help after one of them tells its settings)", soft_wrap=True)
+        console.print(
+            f"a2tgpo bench {' | '.join(BENCHES)}   (--help after one of them tells its settings)", soft_wrap=True
+        )
         return 0
     if not words or words[0] not in BENCHES:
         raise ConfigError(f"bench: got {words[0] if words else 'nothing'!r}, expected one of {', '.join(BENCHES)}")
@@ -83,12 +89,18 @@ def _options(kind: type[_T], words: list[str], what: str) -> _T:
     """
     options = parse(kind, words, f"bench {what}")
     for name, value in vars(options).items():
-        values, least, flag = value if isinstance(value, tuple) else (value,), _LEAST.get(name, 1), f"--{name.replace('_', '-')}"
+        values, least, flag = (
+            value if isinstance(value, tuple) else (value,),
+            _LEAST.get(name, 1),
+            f"--{name.replace('_', '-')}",
+        )
         if not values:
             raise ConfigError(f"bench.{name}: got nothing, expected at least one value after {flag}")
         for each in values:
             if type(each) is int and each < least:
-                raise ConfigError(f"bench.{name}: got {each}, expected at least {least}; give {flag} a larger value or leave it out")
+                raise ConfigError(
+                    f"bench.{name}: got {each}, expected at least {least}; give {flag} a larger value or leave it out"
+                )
     return options
 
 
@@ -100,7 +112,9 @@ def _information_gain(words: list[str]) -> str:
     from a2tgpo.bench.gain import bench_information_gain
 
     torch.set_num_threads(options.threads)
-    shape = Shape(options.tokens, options.searches, options.action_tokens, options.episodes, gold_tokens=options.gold_tokens)
+    shape = Shape(
+        options.tokens, options.searches, options.action_tokens, options.episodes, gold_tokens=options.gold_tokens
+    )
     result = bench_information_gain(
         options.model or LLAMA_135M,
         shape,
@@ -156,7 +170,9 @@ class EnvOptions:
 
 @dataclass(frozen=True)
 class RetrievalOptions:
-    """Queries per second of every search backend and, on a question file with paragraphs, recall of the supporting ones."""
+    """Queries per second of every search backend and, on a question file with paragraphs, recall of the supporting
+    ones.
+    """
 
     dataset: Path | None = None
     """Question file; by default a synthetic corpus, without recall."""
@@ -186,7 +202,16 @@ def _env(words: list[str]) -> str:
 
     rows = bench_env(options.sizes, options.passages, options.steps)
     titles = ("search", "environments", "steps/s", "steps per CPU second", "share of retrieval")
-    cells = [(r.search, r.num_envs, f"{r.steps_per_second:,.0f}", f"{r.steps_per_cpu_second:,.0f}", f"{r.retrieval_share:.0%}") for r in rows]
+    cells = [
+        (
+            r.search,
+            r.num_envs,
+            f"{r.steps_per_second:,.0f}",
+            f"{r.steps_per_cpu_second:,.0f}",
+            f"{r.retrieval_share:.0%}",
+        )
+        for r in rows
+    ]
     return table(titles, [[str(cell) for cell in row] for row in cells])
 
 
@@ -197,7 +222,15 @@ def _retrieval(words: list[str]) -> str:
 
     rows = bench_retrieval(options.dataset, options.passages, options.queries, options.backends)
     slowest = min(row.queries_per_second for row in rows)
-    titles = ("backend", "passages", "queries/s", "of the slowest", "build (s)", "peak (GB)", *(f"recall@{k}" for k in RECALL_AT))
+    titles = (
+        "backend",
+        "passages",
+        "queries/s",
+        "of the slowest",
+        "build (s)",
+        "peak (GB)",
+        *(f"recall@{k}" for k in RECALL_AT),
+    )
     cells = [
         [
             row.backend,
@@ -218,10 +251,21 @@ def _rollout(words: list[str]) -> str:
     from a2tgpo.bench import table
     from a2tgpo.bench.rollout import bench_rollout
 
-    rows = bench_rollout(options.model, options.episodes, options.turns, options.max_action_tokens, options.repeats, vllm=options.vllm)
+    rows = bench_rollout(
+        options.model, options.episodes, options.turns, options.max_action_tokens, options.repeats, vllm=options.vllm
+    )
     titles = ("engine", "episodes/min", "tokens/s", "of the baseline", "turns")
     base = rows[0].tokens_per_second
-    cells = [[r.name, f"{r.episodes_per_minute:,.0f}", f"{r.tokens_per_second:,.0f}", f"{r.tokens_per_second / base:.2f}×", f"{r.turns:.1f}"] for r in rows]
+    cells = [
+        [
+            r.name,
+            f"{r.episodes_per_minute:,.0f}",
+            f"{r.tokens_per_second:,.0f}",
+            f"{r.tokens_per_second / base:.2f}×",
+            f"{r.turns:.1f}",
+        ]
+        for r in rows
+    ]
     return table(titles, cells)
 
 

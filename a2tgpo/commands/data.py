@@ -8,15 +8,17 @@ import tyro
 from rich.console import Console
 
 from a2tgpo.commands.options import parse
-from a2tgpo.config import ConfigError
-from a2tgpo.envs.corpus import build_corpus, read_corpus
-from a2tgpo.envs.inspection import inspect_file
+from a2tgpo.envs.data.corpus import build_corpus, read_corpus
+from a2tgpo.envs.data.inspection import inspect_file
 from a2tgpo.envs.retrieval import Bm25Retriever
+from a2tgpo.errors import ConfigError
 
 
 @dataclass(frozen=True)
 class InspectOptions:
-    """Count what is in question files: hops, answer types, duplicates, empty golds, answers that no paragraph contains, bad rows."""
+    """Count what is in question files: hops, answer types, duplicates, empty golds, answers that no paragraph contains,
+    bad rows.
+    """
 
     files: tyro.conf.Positional[tuple[Path, ...]]
     """Question files: JSONL, JSON, Parquet, CSV or TSV, also gzipped."""
@@ -44,10 +46,16 @@ class IndexOptions:
 def data(words: list[str], console: Console) -> int:
     """Run `a2tgpo data inspect|corpus|index`."""
     if words[:1] in (["-h"], ["--help"]):
-        console.print("a2tgpo data inspect FILE… | corpus FILE… -o FOLDER | index CORPUS -o FOLDER   (--help after one of them tells its settings)")
+        console.print(
+            "a2tgpo data inspect FILE… | corpus FILE… -o FOLDER | index CORPUS -o FOLDER   (--help after one of them"
+            " tells its settings)"
+        )
         return 0
     if not words or words[0] not in ("inspect", "corpus", "index"):
-        raise ConfigError(f"data: got {words[0] if words else 'nothing'!r}, expected inspect FILE…, corpus FILE… -o FOLDER, or index CORPUS -o FOLDER")
+        raise ConfigError(
+            f"data: got {words[0] if words else 'nothing'!r}, expected inspect FILE…, corpus FILE… -o FOLDER, or index"
+            " CORPUS -o FOLDER"
+        )
     if words[0] == "inspect":
         files = parse(InspectOptions, words[1:], "data inspect").files
         _expect_files(files, "data inspect")
@@ -60,8 +68,8 @@ def data(words: list[str], console: Console) -> int:
         _expect_folder(options.output)
         built = build_corpus(options.files, options.output)
         console.print(
-            f"{built.folder}: {built.passages} passages from {built.questions} questions, {built.duplicates} duplicates left out, "
-            f"{len(built.bad_rows)} bad rows, fingerprint {built.fingerprint[:12]}",
+            f"{built.folder}: {built.passages} passages from {built.questions} questions, {built.duplicates} duplicates"
+            f" left out, {len(built.bad_rows)} bad rows, fingerprint {built.fingerprint[:12]}",
             highlight=False,
             markup=False,
             soft_wrap=True,
@@ -73,7 +81,12 @@ def data(words: list[str], console: Console) -> int:
         _expect_folder(to_index.output)
         retriever = Bm25Retriever(read_corpus(to_index.corpus))
         retriever.save(to_index.output)
-        console.print(f"{to_index.output}: index over {len(retriever.passages)} passages", highlight=False, markup=False, soft_wrap=True)
+        console.print(
+            f"{to_index.output}: index over {len(retriever.passages)} passages",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
     return 0
 
 

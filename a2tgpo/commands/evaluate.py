@@ -1,4 +1,6 @@
-"""`a2tgpo evaluate`: score a finished run, a model folder or a reference agent on held-out questions of any data set."""
+"""`a2tgpo evaluate`: score a finished run, a model folder or a reference agent on held-out questions of any data
+set.
+"""
 
 import math
 from collections.abc import Sequence
@@ -12,11 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from a2tgpo.commands.options import parse
-from a2tgpo.config import ConfigError, Recipe, load_recipe
+from a2tgpo.config import Recipe, load_recipe
+from a2tgpo.errors import ConfigError
 
 if TYPE_CHECKING:
-    from a2tgpo.build import Split
-    from a2tgpo.scorecard import Line
+    from a2tgpo.studies.scorecard import Line
+    from a2tgpo.training.parts import Split
 
 SIDE_BY_SIDE = 256
 """Episodes in flight together."""
@@ -30,7 +33,9 @@ class EvaluateOptions:
     """What is scored, and on what."""
 
     model: Annotated[str, tyro.conf.Positional] = ""
-    """Folder of a finished run (its model and its recipe are used), or a model folder together with --recipe; may be left out for an agent without a model."""
+    """Folder of a finished run (its model and its recipe are used), or a model folder together with --recipe; may be
+    left out for an agent without a model.
+    """
     agent: str = ""
     """Reference agent to score instead of the policy itself, see `a2tgpo baseline table`."""
     recipe: str = ""
@@ -57,31 +62,66 @@ def evaluate(words: list[str], console: Console) -> int:
     options = parse(EvaluateOptions, words, "evaluate")
     recipe, model = _recipe_and_model(options)
     if options.samples < 1 or (options.samples > 1 and options.temperature <= 0):
-        raise ConfigError(f"--samples: got {options.samples} at temperature {options.temperature:g}, expected 1, or more at --temperature above 0")
+        raise ConfigError(
+            f"--samples: got {options.samples} at temperature {options.temperature:g}, expected 1, or more at"
+            " --temperature above 0"
+        )
     if options.questions < 1 or options.temperature < 0:
-        raise ConfigError(f"evaluate: got --questions {options.questions} --temperature {options.temperature:g}, expected at least 1 and at least 0")
+        raise ConfigError(
+            f"evaluate: got --questions {options.questions} --temperature {options.temperature:g}, expected at least 1"
+            " and at least 0"
+        )
     if options.output is not None and options.output.exists() and not options.output.is_dir():
-        raise ConfigError(f"--output: got {str(options.output)!r}, which is a file; expected a folder, to be made or filled")
-    from a2tgpo.build import limit_threads
+        raise ConfigError(
+            f"--output: got {str(options.output)!r}, which is a file; expected a folder, to be made or filled"
+        )
+    from a2tgpo.training.parts import limit_threads
 
     limit_threads(recipe.model.threads)
-    from a2tgpo.scorecard import fingerprint, lines_of, write_scorecard
+    from a2tgpo.studies.scorecard import fingerprint, lines_of, write_scorecard
 
     rows = {name: _rows(options, changed, model) for name, changed in _environments(options, recipe).items()}
     lines = [line for name, found in rows.items() for line in lines_of(name, found)]
     who = " ".join(word for word in (options.agent, options.model) if word)
-    console.print(_table(lines, f"{who}, temperature {options.temperature:g}, {options.samples} sample{'s' if options.samples > 1 else ''} per question"))
+    console.print(
+        _table(
+            lines,
+            f"{who}, temperature {options.temperature:g}, {options.samples} sample{'s' if options.samples > 1 else ''}"
+            " per question",
+        )
+    )
     for line in lines:
         if line.part == "all" and options.samples > 1:
             passes = "  ".join(f"{name} {value:.3f}" for name, value in line.values.items() if name.startswith("pass@"))
-            console.print(f"{line.dataset}: mean@{options.samples} {line.values['em']:.3f}  {passes}", highlight=False, markup=False, soft_wrap=True)
+            console.print(
+                f"{line.dataset}: mean@{options.samples} {line.values['em']:.3f}  {passes}",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+            )
     for name, found in rows.items():
         _print_calibration(name, found, console)
-        console.print(f"{name}: fingerprint {fingerprint(found)} (equal results give an equal one)", highlight=False, markup=False, soft_wrap=True)
+        console.print(
+            f"{name}: fingerprint {fingerprint(found)} (equal results give an equal one)",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
     if options.output is not None:
-        described = {"model": options.model, "agent": options.agent, "temperature": options.temperature, "seed": options.seed, "samples": options.samples}
+        described = {
+            "model": options.model,
+            "agent": options.agent,
+            "temperature": options.temperature,
+            "seed": options.seed,
+            "samples": options.samples,
+        }
         write_scorecard(options.output, rows, described)
-        console.print(f"written: {options.output / 'evaluation.jsonl'}, .csv, .json", highlight=False, markup=False, soft_wrap=True)
+        console.print(
+            f"written: {options.output / 'evaluation.jsonl'}, .csv, .json",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
     return 0
 
 
@@ -91,7 +131,10 @@ def _recipe_and_model(options: EvaluateOptions) -> tuple[Recipe, Path | None]:
     folder = Path(options.model)
     is_run = (folder / "config.toml").is_file()
     if not options.model or (not is_run and not options.recipe):
-        raise ConfigError(f"model: got {options.model!r}, which has no config.toml of a run; give a run's folder, or a model folder and --recipe NAME")
+        raise ConfigError(
+            f"model: got {options.model!r}, which has no config.toml of a run; give a run's folder, or a model folder"
+            " and --recipe NAME"
+        )
     return load_recipe(options.recipe or folder / "config.toml"), folder / "model" if is_run else folder
 
 
@@ -110,14 +153,19 @@ def _environments(options: EvaluateOptions, recipe: Recipe) -> dict[str, Recipe]
 
 
 def _rows(options: EvaluateOptions, recipe: Recipe, model: Path | None) -> list[dict[str, Any]]:
-    from a2tgpo.build import build_split, make_env
-    from a2tgpo.evaluate import fixed_subset
+    from a2tgpo.training.evaluate import fixed_subset
+    from a2tgpo.training.parts import build_split, make_env
 
     where = options.split or ("all" if options.datasets else "test")
     number = min(options.questions, SIDE_BY_SIDE)
     if model is None:
         env = make_env(recipe, where, number)
-        return _agent_rows(options, [question.id for question in fixed_subset(env.questions, options.questions, options.seed)], env, None)
+        return _agent_rows(
+            options,
+            [question.id for question in fixed_subset(env.questions, options.questions, options.seed)],
+            env,
+            None,
+        )
     split = build_split(recipe, model, where, number)
     questions = fixed_subset(split.questions, options.questions, options.seed)
     if options.agent:
@@ -133,19 +181,27 @@ def _agent_rows(options: EvaluateOptions, question_ids: list[str], env: Any, voi
     from a2tgpo.baselines import play
 
     seeds = range(options.seed, options.seed + options.samples)
-    return [played.row() | {"sample": seed - options.seed} for seed in seeds for played in play(options.agent, env, question_ids, seed, voice)]
+    return [
+        played.row() | {"sample": seed - options.seed}
+        for seed in seeds
+        for played in play(options.agent, env, question_ids, seed, voice)
+    ]
 
 
-def _policy_rows(options: EvaluateOptions, recipe: Recipe, split: "Split", questions: Sequence[Any], model: Path) -> list[dict[str, Any]]:
+def _policy_rows(
+    options: EvaluateOptions, recipe: Recipe, split: "Split", questions: Sequence[Any], model: Path
+) -> list[dict[str, Any]]:
     """The policy's episodes, with the gold answer's probability at their end."""
-    from a2tgpo.evaluate import evaluate as play
-    from a2tgpo.gold import final_gold_probabilities
+    from a2tgpo.information_gain.calibration import final_gold_probabilities
+    from a2tgpo.training.evaluate import evaluate as play
 
     rows = []
     for sample in range(options.samples):
         played = play(split.rollout, questions, seed=options.seed + sample, temperature=options.temperature)
         gold = final_gold_probabilities(recipe, model, split.rollout.env.protocol.scaffold, played.episodes)
-        rows += [row | {"sample": sample, "gold_probability": value} for row, value in zip(played.rows(), gold, strict=True)]
+        rows += [
+            row | {"sample": sample, "gold_probability": value} for row, value in zip(played.rows(), gold, strict=True)
+        ]
     return [{key: None if value != value else value for key, value in row.items()} for row in rows]
 
 
@@ -154,12 +210,22 @@ def _table(lines: "Sequence[Line]", title: str) -> Table:
     names = list(dict.fromkeys(name for line in lines for name in line.values if not name.startswith("pass@")))
     lines = [line for line in lines if not line.part.startswith("type ") or line.questions >= SHOWN_FROM]
     several = len({line.dataset for line in lines}) > 1
-    caption = f"means over n questions, ± half of EM's 95 % interval; types with fewer than {SHOWN_FROM} questions only in --output"
+    caption = (
+        f"means over n questions, ± half of EM's 95 % interval; types with fewer than {SHOWN_FROM} questions only in"
+        " --output"
+    )
     table = Table(title=Text(title if several else f"{lines[0].dataset}: {title}"), caption=caption)
     for name in (*(["data set"] if several else []), "part", "n", *names):
-        table.add_column("±" if name == "em_half" else name, justify="left" if name in ("data set", "part") else "right")
+        table.add_column(
+            "±" if name == "em_half" else name, justify="left" if name in ("data set", "part") else "right"
+        )
     for line in lines:
-        table.add_row(*([Text(line.dataset)] if several else []), Text(line.part), str(line.questions), *(_cell(line, name) for name in names))
+        table.add_row(
+            *([Text(line.dataset)] if several else []),
+            Text(line.part),
+            str(line.questions),
+            *(_cell(line, name) for name in names),
+        )
     return table
 
 
@@ -171,10 +237,13 @@ def _cell(line: "Line", name: str) -> str:
 
 
 def _print_calibration(name: str, rows: Sequence[dict[str, Any]], console: Console) -> None:
-    from a2tgpo.scorecard import calibration_of
+    from a2tgpo.studies.scorecard import calibration_of
 
     found = calibration_of(rows)
     if found is not None:
         bins = "  ".join(f"{foretold:.2f}→{share:.2f} ({count})" for foretold, share, count in found.bins)
-        text = f"{name}: gold probability before the answer → share correct (episodes): {bins}; ECE {found.expected_error:.3f}, Brier {found.brier:.3f}"
+        text = (
+            f"{name}: gold probability before the answer → share correct (episodes): {bins}; ECE"
+            f" {found.expected_error:.3f}, Brier {found.brier:.3f}"
+        )
         console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -8,7 +8,7 @@ import tyro
 from rich.console import Console
 
 from a2tgpo.commands.options import parse, printable
-from a2tgpo.config import ConfigError
+from a2tgpo.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,23 @@ class ExplainOptions:
 def explain(words: list[str], console: Console) -> int:
     """Print how the credit of every turn comes about."""
     options = parse(ExplainOptions, words, "explain")
+    from a2tgpo.algorithms.explain import explain as explained
     from a2tgpo.algorithms.loader import make_algorithm
-    from a2tgpo.explain import explain as explained
-    from a2tgpo.runlog import read_episodes
+    from a2tgpo.run_folder.log import read_episodes
 
     algorithm = make_algorithm(options.algorithm)
     if not options.episode.is_file():
-        raise ConfigError(f"--episode: got {str(options.episode)!r}, which is no file; expected a .jsonl file of a run's episodes folder")
+        raise ConfigError(
+            f"--episode: got {str(options.episode)!r}, which is no file; expected a .jsonl file of a run's episodes"
+            " folder"
+        )
     episodes = read_episodes(options.episode)
     if options.question:
         known = dict.fromkeys(episode.question_id for episode in episodes)
         episodes = [episode for episode in episodes if episode.question_id == options.question]
         if not episodes:
-            raise ConfigError(f"--question: got {options.question!r}, expected one of the file's questions: {', '.join(known)}")
+            raise ConfigError(
+                f"--question: got {options.question!r}, expected one of the file's questions: {', '.join(known)}"
+            )
     console.print(printable(explained(episodes, algorithm)), highlight=False, markup=False, soft_wrap=True)
     return 0

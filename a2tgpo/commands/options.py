@@ -5,14 +5,19 @@ from typing import TypeVar
 
 import tyro
 
-from a2tgpo.config import ConfigError, load_recipe, recipe_names
+from a2tgpo.config import load_recipe, recipe_names
+from a2tgpo.errors import ConfigError
 
 _T = TypeVar("_T")
 
 
 def printable(text: str) -> str:
-    """Text of a model, a passage or a person as it may go to a terminal: escape codes and other control characters become U+FFFD."""
-    return "".join(character if character.isprintable() or character in "\n\t\u00a0" else "\ufffd" for character in text)
+    """Text of a model, a passage or a person as it may go to a terminal: escape codes and other control characters
+    become U+FFFD.
+    """
+    return "".join(
+        character if character.isprintable() or character in "\n\t\u00a0" else "\ufffd" for character in text
+    )
 
 
 def split_recipe(words: Sequence[str], command: str) -> tuple[str, list[str]]:
@@ -24,7 +29,10 @@ def split_recipe(words: Sequence[str], command: str) -> tuple[str, list[str]]:
     if not words or words[0].startswith("-"):
         if any(word in ("-h", "--help") for word in words):
             return "quickstart", list(words)
-        raise ConfigError(f"recipe: got none, expected `a2tgpo {command} RECIPE …` with a .toml file or one of {', '.join(recipe_names())}")
+        raise ConfigError(
+            f"recipe: got none, expected `a2tgpo {command} RECIPE …` with a .toml file or one of"
+            f" {', '.join(recipe_names())}"
+        )
     return words[0], list(words[1:])
 
 

@@ -38,7 +38,9 @@ class ViewOptions:
 
 @dataclass(frozen=True)
 class FalseCallsOptions:
-    """How often the statistics call a difference between copies of one algorithm, and how often they see a real one, by simulated studies."""
+    """How often the statistics call a difference between copies of one algorithm, and how often they see a real one, by
+    simulated studies.
+    """
 
     studies: int = 2000
     seeds: int = 5
@@ -57,7 +59,10 @@ def report(words: list[str], console: Console) -> int:
 
     written = write_report(options.study, options.output, options.allow, options.episodes)
     more = f" ({written.left_out} more were recorded in their files)" if written.left_out else ""
-    text = f"report: {written.html}, with {written.episodes} episodes{more}   tables: {', '.join(map(str, written.tables))}"
+    text = (
+        f"report: {written.html}, with {written.episodes} episodes{more}   tables:"
+        f" {', '.join(map(str, written.tables))}"
+    )
     console.print(text, highlight=False, markup=False, soft_wrap=True)
     return 0
 
@@ -70,17 +75,27 @@ def view(words: list[str], console: Console) -> int:
     output = options.output or options.run / "episodes.html"
     collection = write_viewer(options.run, output, options.episodes)
     more = f"; {collection.left_out} older ones are left out (--episodes)" if collection.left_out else ""
-    console.print(f"open {output} in a browser: {len(collection.episodes)} episodes{more}", highlight=False, markup=False, soft_wrap=True)
+    console.print(
+        f"open {output} in a browser: {len(collection.episodes)} episodes{more}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )
     return 0
 
 
 def false_calls(words: list[str], console: Console) -> int:
     """Print the call rates of simulated studies."""
     options = parse(FalseCallsOptions, words, "false-calls")
-    from a2tgpo.false_calls import simulate
+    from a2tgpo.studies.simulation import simulate
 
     found = simulate(
-        studies=options.studies, seeds=options.seeds, questions=options.questions, contenders=options.contenders, effect=options.effect, seed=options.seed
+        studies=options.studies,
+        seeds=options.seeds,
+        questions=options.questions,
+        contenders=options.contenders,
+        effect=options.effect,
+        seed=options.seed,
     )
     kind = "false calls" if options.effect == 0 else f"calls of a real advantage of {options.effect:g} logits"
     size = f"{options.contenders} contenders × {options.seeds} seeds × {options.questions} questions"

@@ -8,12 +8,12 @@ import tyro
 from rich.console import Console
 
 from a2tgpo.commands.options import parse
-from a2tgpo.config import ConfigError
-from a2tgpo.envs.corpus import read_corpus
+from a2tgpo.envs.data.corpus import read_corpus
 from a2tgpo.envs.registration import make_retriever
 from a2tgpo.envs.retrieval import Bm25Retriever
 from a2tgpo.envs.retrieval.server import RetrieverServer
 from a2tgpo.envs.retrieval.store import is_index
+from a2tgpo.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,9 @@ class ServeOptions:
     """Passages file, a folder with `passages.jsonl`, or a saved BM25 index."""
     backend: Literal["bm25", "rank_bm25"] = "bm25"
     host: str = "127.0.0.1"
-    """Address to listen on. The API has no authentication: leave it at the loopback address unless the network is yours alone."""
+    """Address to listen on. The API has no authentication: leave it at the loopback address unless the network is yours
+    alone.
+    """
     port: int = 8000
 
 
@@ -32,12 +34,21 @@ def serve_retriever(words: list[str], console: Console) -> int:
     """Serve until interrupted."""
     options = parse(ServeOptions, words, "serve-retriever")
     indexed = options.backend == "bm25" and is_index(options.corpus)
-    retriever = Bm25Retriever.open(options.corpus) if indexed else make_retriever(options.backend, read_corpus(options.corpus))
+    retriever = (
+        Bm25Retriever.open(options.corpus) if indexed else make_retriever(options.backend, read_corpus(options.corpus))
+    )
     try:
         server = RetrieverServer(retriever, options.host, options.port)
     except (OSError, OverflowError) as error:
-        raise ConfigError(f"port: got {options.port} on {options.host}, which cannot be used ({error}); choose another with --port") from error
+        raise ConfigError(
+            f"port: got {options.port} on {options.host}, which cannot be used ({error}); choose another with --port"
+        ) from error
     with server:
-        console.print(f"serving {options.corpus} on {server.url}/retrieve; end with Ctrl-C", highlight=False, markup=False, soft_wrap=True)
+        console.print(
+            f"serving {options.corpus} on {server.url}/retrieve; end with Ctrl-C",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
         server.serve_forever()
     return 0

@@ -10,8 +10,9 @@ import tyro
 from rich.console import Console
 
 from a2tgpo.commands.options import parse, split_recipe
-from a2tgpo.config import ConfigError, Recipe, load_recipe, recipe_names, to_toml
-from a2tgpo.continuing import check_same_recipe
+from a2tgpo.config import Recipe, load_recipe, recipe_names, to_toml
+from a2tgpo.errors import ConfigError
+from a2tgpo.run_folder.resume import check_same_recipe
 
 _Inline = Annotated[Recipe, tyro.conf.arg(name="")]
 
@@ -27,17 +28,23 @@ class StudyOptions:
     """Print the complete recipe and stop."""
 
 
-def read_recipe(words: list[str], command: str, console: Console, changed: Callable[[Recipe], Recipe] = lambda recipe: recipe) -> StudyOptions | None:
+def read_recipe(
+    words: list[str], command: str, console: Console, changed: Callable[[Recipe], Recipe] = lambda recipe: recipe
+) -> StudyOptions | None:
     """The recipe with its settings; `None` if it was only to be printed. `changed` has the last word on the recipe."""
     name, rest = split_recipe(words, command)
     options = parse(StudyOptions, rest, command, StudyOptions(load_recipe(name)))
     options = replace(options, recipe=changed(options.recipe))
     if options.dry_run:
         from a2tgpo.algorithms.loader import make_algorithm
-        from a2tgpo.build import nested
-        from a2tgpo.contenders import contenders_of
+        from a2tgpo.studies.contenders import contenders_of
+        from a2tgpo.training.parts import nested
 
-        for recipe in [options.recipe] if command == "train" else [contender.recipe for contender in contenders_of(options.recipe)]:
+        for recipe in (
+            [options.recipe]
+            if command == "train"
+            else [contender.recipe for contender in contenders_of(options.recipe)]
+        ):
             make_algorithm(recipe.algorithm, nested(recipe.algorithm_options))
         console.print(to_toml(options.recipe), highlight=False, markup=False, soft_wrap=True)
         return None
@@ -53,13 +60,13 @@ def train(words: list[str], console: Console) -> int:
     if options is None:
         return 0
     from a2tgpo.algorithms.loader import make_algorithm
-    from a2tgpo.build import check_engine, limit_threads, nested
-    from a2tgpo.contenders import label
+    from a2tgpo.studies.contenders import label
+    from a2tgpo.training.parts import check_engine, limit_threads, nested
 
     recipe = options.recipe
     limit_threads(recipe.model.threads)
-    from a2tgpo.models import prepare_model
-    from a2tgpo.train import train as run
+    from a2tgpo.start.prepare import prepare_model
+    from a2tgpo.training.loop import train as run
 
     make_algorithm(recipe.algorithm, nested(recipe.algorithm_options))  # before the warm start, which may take minutes
     check_engine(recipe)
@@ -69,10 +76,17 @@ def train(words: list[str], console: Console) -> int:
 
     def show(kind: str, step: int, values: Mapping[str, float]) -> None:
         shown = ("em", "f1", "searches", "gain_per_turn", "clip_fraction", "entropy")
-        console.print(f"{kind:<10} {step:>5}  " + "  ".join(f"{name} {values[name]:.3f}" for name in shown if name in values), highlight=False)
+        console.print(
+            f"{kind:<10} {step:>5}  " + "  ".join(f"{name} {values[name]:.3f}" for name in shown if name in values),
+            highlight=False,
+        )
 
     finished = run(recipe, folder, model_folder, show)
-    text = f"finished: {folder}" if finished else f"stopped: {folder}; resume with a2tgpo train --resume {shlex.quote(str(folder))}"
+    text = (
+        f"finished: {folder}"
+        if finished
+        else f"stopped: {folder}; resume with a2tgpo train --resume {shlex.quote(str(folder))}"
+    )
     console.print(text, highlight=False, markup=False, soft_wrap=True)
     return 0
 
@@ -81,7 +95,10 @@ def _resumed(words: list[str]) -> list[str]:
     """`--resume RUN` as the arguments of the run that it names."""
     folder = Path(words[0]) if words else Path()
     if not (folder / "config.toml").is_file():
-        raise ConfigError(f"--resume: got {str(folder)!r}, which has no config.toml; expected the folder of a run, like runs/quickstart/a2tgpo-s0")
+        raise ConfigError(
+            f"--resume: got {str(folder)!r}, which has no config.toml; expected the folder of a run, like"
+            " runs/quickstart/a2tgpo-s0"
+        )
     return [str(folder / "config.toml"), "--runs", str(folder.resolve().parent.parent), *words[1:]]
 
 
@@ -89,5 +106,8 @@ def recipes(words: list[str], console: Console) -> int:
     """`a2tgpo recipes`: names and first comment lines."""
     for name in recipe_names():
         recipe = load_recipe(name)
-        console.print(f"{name:<24}{recipe.environment.id}, model {recipe.model.source}, {recipe.training.steps} steps", highlight=False)
+        console.print(
+            f"{name:<24}{recipe.environment.id}, model {recipe.model.source}, {recipe.training.steps} steps",
+            highlight=False,
+        )
     return 0

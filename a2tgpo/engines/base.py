@@ -7,13 +7,11 @@ from typing import Protocol, runtime_checkable
 from a2tgpo.policy import Policy
 
 
-class EngineError(RuntimeError):
-    """The engine broke, or does not hold the policy's weights. The run stops; its last checkpoint is intact."""
-
-
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are drawn. Training uses temperature 1 without truncation: anything else biases the importance ratio."""
+    """How tokens are drawn. Training uses temperature 1 without truncation: anything else biases the importance
+    ratio.
+    """
 
     max_tokens: int
     """Sampled tokens per call and row at most."""
@@ -39,7 +37,9 @@ class Engine(Protocol):
     """Generates for the policy. Implementations keep whatever they can of earlier calls (KV cache, prefix cache)."""
 
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Sample]:
-        """One sample per prompt. A row's result depends on its prompt and seed, not on its companions or their order."""
+        """One sample per prompt. A row's result depends on its prompt and seed, not on its companions or their
+        order.
+        """
         ...
 
     def load_weights(self, policy: Policy, version: int) -> None:

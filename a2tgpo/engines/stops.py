@@ -7,8 +7,8 @@ from typing import Any
 class Stops:
     """Ends a row with the end token, or with the token that completes a stop string.
 
-    A tag that is one token is found by its id; one that is spread over several tokens by decoding the row's tail, which happens only after tokens that could
-    complete it.
+    A tag that is one token is found by its id; one that is spread over several tokens by decoding the row's tail, which
+    happens only after tokens that could complete it.
     """
 
     def __init__(self, tokenizer: Any, strings: Sequence[str]) -> None:

@@ -1,4 +1,6 @@
-"""One HTML page with everything in it. A content security policy lets nothing be loaded or run but the page's own script."""
+"""One HTML page with everything in it. A content security policy lets nothing be loaded or run but the page's own
+script.
+"""
 
 import base64
 import hashlib
@@ -29,12 +31,20 @@ def data_block(name: str, data: Any) -> str:
 
 def page(title: str, body: str, scripts: Sequence[str], blocks: Sequence[str] = ()) -> str:
     """The whole page."""
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts)
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {hashes}; base-uri 'none'; form-action 'none'"
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in scripts
+    )
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {hashes}; base-uri 'none';"
+        " form-action 'none'"
+    )
     parts = [
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme" content="light dark">',
+        (
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme"'
+            ' content="light dark">'
+        ),
         f"<title>{escape(title)}</title>\n<style>\n{asset('page.css')}</style>\n</head>\n<body>\n<main>",
         body,
         "</main>",

@@ -10,16 +10,29 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from a2tgpo.comparable import Departure, check_comparable
-from a2tgpo.config import ConfigError, Recipe
+from a2tgpo.config import Recipe
+from a2tgpo.errors import ConfigError
 from a2tgpo.report import figures, tables
 from a2tgpo.report.page import page, script
 from a2tgpo.report.viewer import LIMIT, Collection, block, episode_files, section
-from a2tgpo.runlog import write_text
-from a2tgpo.study import Job, labels_of, load_study, usable
-from a2tgpo.verdicts import Comparison, Statistics, power_sentence, statistics_of, words
+from a2tgpo.run_folder.log import write_text
+from a2tgpo.studies.comparable import Departure, check_comparable
+from a2tgpo.studies.study import Job, labels_of, load_study, usable
+from a2tgpo.studies.verdicts import Comparison, Statistics, power_sentence, statistics_of, words
 
-PROTOCOL = ("corpus_sha256", "questions_sha256", "model_sha256", "decoding", "normalizer", "settings", "a2tgpo", "git_commit", "libraries", "python", "machine")
+PROTOCOL = (
+    "corpus_sha256",
+    "questions_sha256",
+    "model_sha256",
+    "decoding",
+    "normalizer",
+    "settings",
+    "a2tgpo",
+    "git_commit",
+    "libraries",
+    "python",
+    "machine",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +56,26 @@ def write_report(study: Path, output: Path | None = None, allow: Sequence[str] =
     good = usable(jobs)
     if not good:
         problems = "\n".join(f"  {job.name}: {job.problem}" for job in jobs)
-        raise ConfigError(f"study: got {str(study)!r} without a run that can be used, expected one at least:\n{problems}\ncontinue it with `a2tgpo compare`")
+        raise ConfigError(
+            f"study: got {str(study)!r} without a run that can be used, expected one at least:\n{problems}\ncontinue it"
+            " with `a2tgpo compare`"
+        )
     departures = check_comparable(good, [*recipe.study.allow, *allow])
     statistics, collection = statistics_of(recipe, jobs), _episodes(good, limit)
     html = output or study / "report.html"
     body = _body(recipe, jobs, statistics, departures) + _references(study) + "<h2>Episodes</h2>" + section()
     write_text(html, page(f"Study {recipe.name}", body, [script("viewer.js")], [block(collection)]))
     rows, compared = tables.headline(good, statistics), tables.comparisons(statistics.comparisons)
-    caption = f"Study {recipe.name}: held-out questions, greedy; mean ± half of the 95 % interval over seeds. {power_sentence(statistics)}"
+    caption = (
+        f"Study {recipe.name}: held-out questions, greedy; mean ± half of the 95 % interval over seeds."
+        f" {power_sentence(statistics)}"
+    )
     written = []
     for name, text in {
         "table.md": f"{tables.markdown(rows)}\n{tables.markdown(compared)}\n{caption}\n",
-        "table.tex": tables.latex(rows, caption) + tables.latex(compared, "Paired differences, in points of exact match."),
+        "table.tex": (
+            tables.latex(rows, caption) + tables.latex(compared, "Paired differences, in points of exact match.")
+        ),
     }.items():
         write_text(html.parent / name, text)
         written.append(html.parent / name)
@@ -79,8 +100,11 @@ def _body(recipe: Recipe, jobs: Sequence[Job], statistics: Statistics, departure
     seeds = f"{len(recipe.study.seeds)} seed{'s' if len(recipe.study.seeds) > 1 else ''}"
     parts = [
         f"<h1>Study {escape(recipe.name)}</h1>",
-        f'<p class="quiet">{len(labels_of(jobs))} contenders × {seeds}, {len(good)} of {len(jobs)} runs used. Held-out questions, greedy decoding, last step. '
-        "EM and F1 in points of 100; mean ± half of the 95 % interval over seeds (Student t).</p>",
+        (
+            f'<p class="quiet">{len(labels_of(jobs))} contenders × {seeds}, {len(good)} of {len(jobs)} runs used.'
+            " Held-out questions, greedy decoding, last step. EM and F1 in points of 100; mean ± half of the 95 %"
+            " interval over seeds (Student t).</p>"
+        ),
         _problems(jobs),
         _allowed(departures),
         tables.html(tables.headline(good, statistics)),
@@ -109,30 +133,44 @@ def _body(recipe: Recipe, jobs: Sequence[Job], statistics: Statistics, departure
 
 
 def _ablation(ablated: Sequence[Comparison], jobs: Sequence[Job]) -> str:
-    """The whole algorithm against itself with parts switched off; everything after it is about whole algorithms again."""
+    """The whole algorithm against itself with parts switched off; everything after it is about whole algorithms
+    again.
+    """
     if not ablated:
         return ""
     labels = {name for comparison in ablated for name in (comparison.contender, comparison.baseline)}
-    return f"<h2>Ablation</h2>{tables.html(tables.comparisons(ablated))}{figures.learning_curves([job for job in jobs if job.label in labels])}"
+    curves = figures.learning_curves([job for job in jobs if job.label in labels])
+    return f"<h2>Ablation</h2>{tables.html(tables.comparisons(ablated))}{curves}"
 
 
 def _problems(jobs: Sequence[Job]) -> str:
     items = "".join(f"<li>{escape(job.name)}: {escape(job.problem)}</li>" for job in jobs if job.problem)
-    return f'<div class="warning"><p>These runs are left out of every number below:</p><ul>{items}</ul></div>' if items else ""
+    return (
+        f'<div class="warning"><p>These runs are left out of every number below:</p><ul>{items}</ul></div>'
+        if items
+        else ""
+    )
 
 
 def _allowed(departures: Sequence[Departure]) -> str:
     items = "".join(f"<li>{escape(str(departure))}</li>" for departure in departures)
-    return f'<div class="warning"><p>These runs differ in more than algorithm and seed, which was allowed by hand:</p><ul>{items}</ul></div>' if items else ""
+    return (
+        '<div class="warning"><p>These runs differ in more than algorithm and seed, which was allowed by'
+        f" hand:</p><ul>{items}</ul></div>"
+        if items
+        else ""
+    )
 
 
 def _method(statistics: Statistics) -> str:
     return (
-        '<details><summary>How this was computed, and McNemar tests</summary><p class="quiet">Differences are paired by question and seed. Intervals: '
-        "hierarchical bootstrap over seeds and questions, widened to the unbiased variance of the two-way layout and to Student's quantile for the seeds. "
-        "p-values are adjusted by Holm over all comparisons of the study. P(improvement): share of pairs of runs in which the first scores higher. Detectable: "
-        "smallest true difference that a study of this size and noise sees with 80 % probability. A McNemar test is about two trained models, not about "
-        f"their algorithms.</p>{tables.html(tables.mcnemar(statistics.comparisons))}</details>"
+        '<details><summary>How this was computed, and McNemar tests</summary><p class="quiet">Differences are paired'
+        " by question and seed. Intervals: hierarchical bootstrap over seeds and questions, widened to the unbiased"
+        " variance of the two-way layout and to Student's quantile for the seeds. p-values are adjusted by Holm over"
+        " all comparisons of the study. P(improvement): share of pairs of runs in which the first scores higher."
+        " Detectable: smallest true difference that a study of this size and noise sees with 80 % probability. A"
+        " McNemar test is about two trained models, not about their"
+        f" algorithms.</p>{tables.html(tables.mcnemar(statistics.comparisons))}</details>"
     )
 
 
@@ -141,7 +179,10 @@ def _protocol(jobs: Sequence[Job]) -> str:
     kept = {name: manifest[name] for name in PROTOCOL if name in manifest}
     environment = manifest.get("settings", {}).get("environment", {})
     rows = [["setting", "value"], *([name, json.dumps(value)] for name, value in environment.items())]
-    return f"{tables.html(rows)}<details><summary>Everything that the numbers depend on</summary><pre>{escape(json.dumps(kept, indent=1))}</pre></details>"
+    return (
+        f"{tables.html(rows)}<details><summary>Everything that the numbers depend"
+        f" on</summary><pre>{escape(json.dumps(kept, indent=1))}</pre></details>"
+    )
 
 
 def _references(study: Path) -> str:
@@ -156,8 +197,9 @@ def _references(study: Path) -> str:
         costs = [f"{float(line[name]):.2f}" for name in ("searches", "turns", "tokens")]
         rows.append([line["agent"], line["label"], line["questions"], *points, *costs])
     return (
-        '<h2>Reference agents</h2><p class="quiet">Nobody trained these; EM and F1 in points of 100, ± half of the 95 % interval over questions, costs per '
-        f"question. They are not part of the statistics above.</p>{tables.html(rows)}"
+        '<h2>Reference agents</h2><p class="quiet">Nobody trained these; EM and F1 in points of 100, ± half of the 95'
+        " % interval over questions, costs per question. They are not part of the statistics"
+        f" above.</p>{tables.html(rows)}"
     )
 
 
@@ -166,7 +208,8 @@ def _published() -> str:
     text = (resources.files("a2tgpo.baselines") / "published.csv").read_text(encoding="utf-8")
     rows = list(csv.reader(io.StringIO(text)))
     return (
-        '<details><summary>Figures from papers, each with its protocol</summary><p class="quiet">Not comparable with this study, mostly not with each other: '
-        "corpora, retrievers, metrics, turn limits, training data and decoding differ. Only figures that one evaluator produced under one protocol can be "
-        f"ranked.</p>{tables.html(rows)}</details>"
+        '<details><summary>Figures from papers, each with its protocol</summary><p class="quiet">Not comparable with'
+        " this study, mostly not with each other: corpora, retrievers, metrics, turn limits, training data and"
+        " decoding differ. Only figures that one evaluator produced under one protocol can be"
+        f" ranked.</p>{tables.html(rows)}</details>"
     )

@@ -1,4 +1,6 @@
-"""Charts as SVG text: lines with bands, bars, stacked bars. Every mark carries its numbers as a tooltip, so nothing can be read by colour alone."""
+"""Charts as SVG text: lines with bands, bars, stacked bars. Every mark carries its numbers as a tooltip, so nothing can
+be read by colour alone.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -44,7 +46,14 @@ class Axis:
         return [index * step for index in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
 
-def lines(series: Mapping[str, Sequence[Point]], title: str, x_title: str, *, zero: bool = False, colors: Mapping[str, int] | None = None) -> str:
+def lines(
+    series: Mapping[str, Sequence[Point]],
+    title: str,
+    x_title: str,
+    *,
+    zero: bool = False,
+    colors: Mapping[str, int] | None = None,
+) -> str:
     """A line chart; a series is known by colour, dashes and marks alike. Series without a finite point are left out.
 
     Args:
@@ -53,7 +62,13 @@ def lines(series: Mapping[str, Sequence[Point]], title: str, x_title: str, *, ze
     """
     places = colors or {name: index for index, name in enumerate(series)}
     shown = {name: [point for point in points if math.isfinite(point.y)] for name, points in series.items()}
-    values = [value for points in shown.values() for point in points for value in (point.y, point.low, point.high) if math.isfinite(value)]
+    values = [
+        value
+        for points in shown.values()
+        for point in points
+        for value in (point.y, point.low, point.high)
+        if math.isfinite(value)
+    ]
     if not values:
         return _frame(title, '<text x="50%" y="50%" text-anchor="middle" class="quiet">no data</text>')
     xs = [point.x for points in shown.values() for point in points]
@@ -64,7 +79,9 @@ def lines(series: Mapping[str, Sequence[Point]], title: str, x_title: str, *, ze
     return _frame(title, _grid(x_axis, y_axis, x_title) + bands + drawn)
 
 
-def bars(groups: Mapping[str, Mapping[str, Number]], title: str, x_title: str, *, colors: Mapping[str, int] | None = None) -> str:
+def bars(
+    groups: Mapping[str, Mapping[str, Number]], title: str, x_title: str, *, colors: Mapping[str, int] | None = None
+) -> str:
     """Grouped bars: group (along x) → series → height."""
     names = list(dict.fromkeys(name for heights in groups.values() for name in heights))
     places = colors or {name: index for index, name in enumerate(names)}
@@ -75,10 +92,22 @@ def bars(groups: Mapping[str, Mapping[str, Number]], title: str, x_title: str, *
     width, parts = slot * 0.8 / max(1, len(names)), [_y_grid(y_axis)]
     for place, (group, heights) in enumerate(groups.items()):
         x = LEFT + slot * (place + 0.1)
-        parts.append(f'<text x="{LEFT + slot * (place + 0.5):.1f}" y="{HEIGHT - BOTTOM + 14}" text-anchor="middle">{escape(group)}</text>')
+        parts.append(
+            f'<text x="{LEFT + slot * (place + 0.5):.1f}" y="{HEIGHT - BOTTOM + 14}"'
+            f' text-anchor="middle">{escape(group)}</text>'
+        )
         for index, name in enumerate(names):
             value = heights.get(name, 0.0)
-            parts.append(_rectangle(x + index * width, y_axis(value), width * 0.94, y_axis(0) - y_axis(value), places[name], f"{name}, {group}: {value:.3g}"))
+            parts.append(
+                _rectangle(
+                    x + index * width,
+                    y_axis(value),
+                    width * 0.94,
+                    y_axis(0) - y_axis(value),
+                    places[name],
+                    f"{name}, {group}: {value:.3g}",
+                )
+            )
     return _frame(title, "".join(parts) + _x_title(x_title))
 
 
@@ -96,7 +125,16 @@ def stacked(rows: Mapping[str, Mapping[str, Number]], title: str, x_title: str) 
         parts.append(f'<text x="{left - 6:.1f}" y="{y + slot * 0.42:.1f}" text-anchor="end">{escape(row)}</text>')
         for index, name in enumerate(names):
             length = lengths.get(name, 0.0)
-            parts.append(_rectangle(x_axis(start), y, x_axis(start + length) - x_axis(start), slot * 0.7, index, f"{row}, {name}: {length:.3g}"))
+            parts.append(
+                _rectangle(
+                    x_axis(start),
+                    y,
+                    x_axis(start + length) - x_axis(start),
+                    slot * 0.7,
+                    index,
+                    f"{row}, {name}: {length:.3g}",
+                )
+            )
             start += length
     return _frame(title, "".join(parts) + _x_title(x_title))
 
@@ -105,8 +143,13 @@ def legend(names: Sequence[str]) -> str:
     """Names with their colour, dashes and mark, in the palette's order."""
     items = []
     for index, name in enumerate(names):
-        line = f'<line x1="0" y1="7" x2="30" y2="7" class="line s{index % 7}" stroke-dasharray="{DASHES[index % 7]}"/>{_mark(index, 15, 7, "")}'
-        items.append(f'<span class="key"><svg width="30" height="14" aria-hidden="true">{line}</svg> {escape(name)}</span>')
+        line = (
+            f'<line x1="0" y1="7" x2="30" y2="7" class="line s{index % 7}"'
+            f' stroke-dasharray="{DASHES[index % 7]}"/>{_mark(index, 15, 7, "")}'
+        )
+        items.append(
+            f'<span class="key"><svg width="30" height="14" aria-hidden="true">{line}</svg> {escape(name)}</span>'
+        )
     return f'<p class="legend">{"".join(items)}</p>'
 
 
@@ -137,7 +180,9 @@ def _y_grid(axis: Axis) -> str:
 
 def _x_ticks(axis: Axis) -> str:
     ticks = (round(value, 10) for value in axis.ticks(6))
-    return "".join(f'<text x="{axis(tick):.1f}" y="{HEIGHT - BOTTOM + 14}" text-anchor="middle">{tick:g}</text>' for tick in ticks)
+    return "".join(
+        f'<text x="{axis(tick):.1f}" y="{HEIGHT - BOTTOM + 14}" text-anchor="middle">{tick:g}</text>' for tick in ticks
+    )
 
 
 def _x_title(text: str) -> str:
@@ -157,8 +202,16 @@ def _line(name: str, points: Sequence[Point], place: int, x_axis: Axis, y_axis: 
     path = " ".join(f"{x_axis(point.x):.1f},{y_axis(point.y):.1f}" for point in points)
     line = f'<polyline class="line s{place % 7}" stroke-dasharray="{DASHES[place % 7]}" points="{path}"/>'
     gap = max(1, len(points) // 12)
-    tips = (f"{name}, {point.x:g}: {point.y:.3f}" + (f" ({point.low:.3f} … {point.high:.3f})" if math.isfinite(point.low) else "") for point in points)
-    marks = (_mark(place, x_axis(point.x), y_axis(point.y), tip) for index, (point, tip) in enumerate(zip(points, tips, strict=True)) if index % gap == 0)
+    tips = (
+        f"{name}, {point.x:g}: {point.y:.3f}"
+        + (f" ({point.low:.3f} … {point.high:.3f})" if math.isfinite(point.low) else "")
+        for point in points
+    )
+    marks = (
+        _mark(place, x_axis(point.x), y_axis(point.y), tip)
+        for index, (point, tip) in enumerate(zip(points, tips, strict=True))
+        if index % gap == 0
+    )
     return line + "".join(marks)
 
 
@@ -166,8 +219,13 @@ def _mark(place: int, x: Number, y: Number, tip: str) -> str:
     title, kind, css = f"<title>{escape(tip)}</title>", MARKS[place % len(MARKS)], f'class="mark s{place % 7}"'
     if kind == "circle":
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" {css}>{title}</circle>'
-    shapes = {"square": ((-2.7, -2.7), (2.7, -2.7), (2.7, 2.7), (-2.7, 2.7)), "diamond": ((0, -4), (4, 0), (0, 4), (-4, 0))}
-    corners = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in shapes.get(kind, ((0, -3.6), (3.4, 2.8), (-3.4, 2.8))))
+    shapes = {
+        "square": ((-2.7, -2.7), (2.7, -2.7), (2.7, 2.7), (-2.7, 2.7)),
+        "diamond": ((0, -4), (4, 0), (0, 4), (-4, 0)),
+    }
+    corners = " ".join(
+        f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in shapes.get(kind, ((0, -3.6), (3.4, 2.8), (-3.4, 2.8)))
+    )
     return f'<polygon points="{corners}" {css}>{title}</polygon>'
 
 

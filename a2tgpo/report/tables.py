@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from a2tgpo.study import Interval, Job, table
-from a2tgpo.verdicts import Comparison, Statistics, points
+from a2tgpo.studies.study import Interval, Job, table
+from a2tgpo.studies.verdicts import Comparison, Statistics, points
 
 COLUMNS = {"em": "EM", "f1": "F1", "searches": "searches", "gain_per_turn": "gain / turn (nats)", "seconds": "seconds"}
 Rows = list[list[str]]
@@ -16,7 +16,9 @@ def headline(jobs: Sequence[Job], statistics: Statistics) -> Rows:
     rows = [["algorithm", "seeds", *COLUMNS.values(), "EM, interquartile mean"]]
     for name, columns in table(jobs).items():
         middle = statistics.interquartile_means.get(name, math.nan)
-        rows.append([name, str(columns["em"].count), *(_cell(column, columns[column]) for column in COLUMNS), _points(middle)])
+        rows.append(
+            [name, str(columns["em"].count), *(_cell(column, columns[column]) for column in COLUMNS), _points(middle)]
+        )
     return rows
 
 
@@ -26,15 +28,17 @@ def comparisons(found: Sequence[Comparison]) -> Rows:
     for item in found:
         difference = item.difference
         verdict = ("better" if difference.mean > 0 else "worse") if item.distinguishable else "not distinguishable"
-        rows.append([
-            f"{item.contender} − {item.baseline}",
-            points(difference.mean),
-            f"{points(difference.low)} … {points(difference.high)}",
-            "–" if math.isnan(item.p_holm) else f"{item.p_holm:.3f}",
-            f"{item.improvement:.2f}",
-            _points(difference.detectable),
-            "one seed: nothing" if difference.seeds == 1 else verdict,
-        ])
+        rows.append(
+            [
+                f"{item.contender} − {item.baseline}",
+                points(difference.mean),
+                f"{points(difference.low)} … {points(difference.high)}",
+                "–" if math.isnan(item.p_holm) else f"{item.p_holm:.3f}",
+                f"{item.improvement:.2f}",
+                _points(difference.detectable),
+                "one seed: nothing" if difference.seeds == 1 else verdict,
+            ]
+        )
     return rows
 
 
@@ -43,7 +47,15 @@ def mcnemar(found: Sequence[Comparison]) -> Rows:
     rows = [["comparison", "seed", "only first right", "only second right", "p (exact)"]]
     for item in found:
         for seed, test in item.mcnemar.items():
-            rows.append([f"{item.contender} − {item.baseline}", str(seed), str(test.only_first), str(test.only_second), f"{test.p_value:.3f}"])
+            rows.append(
+                [
+                    f"{item.contender} − {item.baseline}",
+                    str(seed),
+                    str(test.only_first),
+                    str(test.only_second),
+                    f"{test.p_value:.3f}",
+                ]
+            )
     return rows
 
 
@@ -64,14 +76,34 @@ def markdown(rows: Rows) -> str:
 def latex(rows: Rows, caption: str) -> str:
     """A LaTeX table for `booktabs`."""
     head, *body = [" & ".join(_tex(cell) for cell in row) + r" \\" for row in rows]
-    lines = [r"\begin{table}[t]", r"\centering", rf"\caption{{{_tex(caption)}}}", rf"\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}", r"\toprule", head]
+    lines = [
+        r"\begin{table}[t]",
+        r"\centering",
+        rf"\caption{{{_tex(caption)}}}",
+        rf"\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}",
+        r"\toprule",
+        head,
+    ]
     return "\n".join([*lines, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
 
 _TEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}", "±": r"$\pm$", "−": "$-$", "…": r"\ldots{}", "×": r"$\times$", "–": "--",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "−": "$-$",
+    "…": r"\ldots{}",
+    "×": r"$\times$",
+    "–": "--",
+}
 
 
 def _tex(text: str) -> str:

@@ -1,4 +1,6 @@
-"""Recorded episodes as a page to browse: groups side by side, every turn with what it saw, did, gained and was credited."""
+"""Recorded episodes as a page to browse: groups side by side, every turn with what it saw, did, gained and was
+credited.
+"""
 
 import json
 import math
@@ -9,12 +11,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
+from a2tgpo.algorithms.explain import workings_of
 from a2tgpo.algorithms.loader import make_algorithm
-from a2tgpo.build import nested
-from a2tgpo.config import ConfigError, Recipe, load_recipe
-from a2tgpo.explain import workings_of
+from a2tgpo.config import Recipe, load_recipe
+from a2tgpo.errors import ConfigError
 from a2tgpo.report.page import asset, data_block, page, script
-from a2tgpo.runlog import episode_from_dict, write_text
+from a2tgpo.run_folder.log import episode_from_dict, write_text
+from a2tgpo.training.parts import nested
 
 LIMIT: Final = 1000
 """Episodes that a page holds unless asked otherwise."""
@@ -34,7 +37,14 @@ class Collection:
         """Whole groups of the files, newest file first, as long as they fit below both limits."""
         recipe = load_recipe(folder / "config.toml")
         number, room = len(self.runs), min(limit, self.limit - len(self.episodes))
-        run = {"name": name, "algorithm": recipe.algorithm, "measure": recipe.information_gain.measure, "clip_low": None, "clip_high": None, "note": ""}
+        run = {
+            "name": name,
+            "algorithm": recipe.algorithm,
+            "measure": recipe.information_gain.measure,
+            "clip_low": None,
+            "clip_high": None,
+            "note": "",
+        }
         self.runs.append(run)
         for path in files:
             rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -45,7 +55,10 @@ class Collection:
                     continue
                 room -= len(members)
                 z = self._normalized_gains(recipe, run, members)
-                self.episodes += [self._episode(number, path.stem.removeprefix("step-"), row, values) for row, values in zip(members, z, strict=True)]
+                self.episodes += [
+                    self._episode(number, path.stem.removeprefix("step-"), row, values)
+                    for row, values in zip(members, z, strict=True)
+                ]
 
     def data(self) -> dict[str, Any]:
         return {"runs": self.runs, "episodes": self.episodes, "texts": list(self.texts), "left_out": self.left_out}
@@ -53,7 +66,9 @@ class Collection:
     def _text(self, text: str) -> int:
         return self.texts.setdefault(text, len(self.texts))
 
-    def _normalized_gains(self, recipe: Recipe, run: dict[str, Any], rows: Sequence[dict[str, Any]]) -> list[list[float | None]]:
+    def _normalized_gains(
+        self, recipe: Recipe, run: dict[str, Any], rows: Sequence[dict[str, Any]]
+    ) -> list[list[float | None]]:
         """The algorithm's z of every turn, and its clip widths into `run`."""
         nothing: list[list[float | None]] = [[None] * len(row["turns"]) for row in rows]
         try:
@@ -64,7 +79,10 @@ class Collection:
         run["clip_low"], run["clip_high"] = algorithm.loss.clip_low, algorithm.loss.clip_high
         places = [place for place, row in enumerate(rows) if row["stop"] != "failed" and row["turns"]]
         episodes = [episode_from_dict(rows[place]) for place in places]
-        if not episodes or (algorithm.needs_information_gain and all(turn.information_gain is None for episode in episodes for turn in episode.turns)):
+        if not episodes or (
+            algorithm.needs_information_gain
+            and all(turn.information_gain is None for episode in episodes for turn in episode.turns)
+        ):
             return nothing
         z = workings_of(algorithm, algorithm.tabulate(episodes)).columns.get("z")
         if z is not None:
@@ -99,7 +117,10 @@ class Collection:
             "query": turn["info"].get("query") or "",
             "passages": turn["info"].get("passage_ids") or [],
             "z": z,
-            **{name: _short(turn.get(name)) for name in ("information_gain", "value_before", "value_after", "advantage", "clip_scale", "weight")},
+            **{
+                name: _short(turn.get(name))
+                for name in ("information_gain", "value_before", "value_after", "advantage", "clip_scale", "weight")
+            },
         }
 
 
@@ -111,11 +132,25 @@ def write_viewer(run: Path, output: Path, limit: int = LIMIT) -> Collection:
     """
     collection = Collection(limit)
     if not (run / "config.toml").is_file():
-        raise ConfigError(f"run: got {str(run)!r}, which has no config.toml; expected the folder of a run, like runs/quickstart/a2tgpo-s0")
+        raise ConfigError(
+            f"run: got {str(run)!r}, which has no config.toml; expected the folder of a run, like"
+            " runs/quickstart/a2tgpo-s0"
+        )
     collection.add_run(run, run.name, episode_files(run), limit)
     if not collection.episodes:
-        raise ConfigError(f"run: got {str(run)!r}, which has no recorded episode yet; expected files in {run / 'episodes'} (training.log_episodes_every)")
-    write_text(output, page(f"Episodes of {run.name}", f"<h1>Episodes of {escape(run.name)}</h1>" + section(), [script("viewer.js")], [block(collection)]))
+        raise ConfigError(
+            f"run: got {str(run)!r}, which has no recorded episode yet; expected files in {run / 'episodes'}"
+            " (training.log_episodes_every)"
+        )
+    write_text(
+        output,
+        page(
+            f"Episodes of {run.name}",
+            f"<h1>Episodes of {escape(run.name)}</h1>" + section(),
+            [script("viewer.js")],
+            [block(collection)],
+        ),
+    )
     return collection
 
 

@@ -1,7 +1,8 @@
 """A scripted expert that answers chain questions in the protocol's text, and errs on purpose.
 
-Warm-start demonstrations come from it. Its mistakes are the ones that credit per turn can see: a search with the wrong relation, a search about the wrong
-entity, the same search again, and an answer given before the chain is walked. Each can happen at every hop.
+Warm-start demonstrations come from it. Its mistakes are the ones that credit per turn can see: a search with the wrong
+relation, a search about the wrong entity, the same search again, and an answer given before the chain is walked. Each
+can happen at every hop.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from random import Random
 
 from a2tgpo.envs.almanac.passages import Fact, read_passages
 from a2tgpo.envs.records import Passage, Question
+from a2tgpo.errors import ConfigError
 
 MISTAKES = ("wrong_relation", "wrong_entity", "redundant", "give_up")
 HABITS = {"neighbour": "wrong_entity", "currency": "wrong_relation", "capital": "give_up", "region": "redundant"}
@@ -20,8 +22,9 @@ HABITS = {"neighbour": "wrong_entity", "currency": "wrong_relation", "capital": 
 class ErrorModel:
     """Probability of each mistake at every turn; what is left over is done right.
 
-    `habits` are systematic: at a hop over one of their relations the named mistake is made with probability `habit` before any of the others is drawn. With
-    `habit` above one half the usual thing to do there is wrong, so that imitating the expert's favourite action (greedy decoding) fails as well.
+    `habits` are systematic: at a hop over one of their relations the named mistake is made with probability `habit`
+    before any of the others is drawn. With `habit` above one half the usual thing to do there is wrong, so that
+    imitating the expert's favourite action (greedy decoding) fails as well.
     """
 
     wrong_relation: float = 0.0
@@ -44,12 +47,16 @@ class ErrorModel:
         for name in (*MISTAKES, "unaware", "habit"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
-                raise ValueError(f"ErrorModel.{name}: got {value}, expected a probability from 0 to 1")
+                raise ConfigError(f"ErrorModel.{name}: got {value}, expected a probability from 0 to 1")
         for relation, mistake in self.habits.items():
             if mistake not in MISTAKES:
-                raise ValueError(f"ErrorModel.habits[{relation!r}]: got {mistake!r}, expected one of {', '.join(MISTAKES)}")
+                raise ConfigError(
+                    f"ErrorModel.habits[{relation!r}]: got {mistake!r}, expected one of {', '.join(MISTAKES)}"
+                )
         if self.rate > 1:
-            raise ValueError(f"ErrorModel: the four mistakes add up to {self.rate:g}, expected at most 1; make them rarer")
+            raise ConfigError(
+                f"ErrorModel: the four mistakes add up to {self.rate:g}, expected at most 1; make them rarer"
+            )
 
     @property
     def rate(self) -> float:
@@ -57,7 +64,9 @@ class ErrorModel:
         return self.wrong_relation + self.wrong_entity + self.redundant + self.give_up
 
     @classmethod
-    def uniform(cls, rate: float, unaware: float = 0.5, habits: Mapping[str, str] | None = None, habit: float = 0.0) -> "ErrorModel":
+    def uniform(
+        cls, rate: float, unaware: float = 0.5, habits: Mapping[str, str] | None = None, habit: float = 0.0
+    ) -> "ErrorModel":
         """All four mistakes equally often, `rate` altogether, besides the habits."""
         share = rate / len(MISTAKES)
         return cls(share, share, share, share, unaware, habits or {}, habit)
@@ -77,7 +86,9 @@ class ErrorModel:
 class Expert:
     """Plays one question turn by turn: `act(passages of the last search)` gives the text of the next action."""
 
-    def __init__(self, question: Question, relations: Sequence[str], errors: ErrorModel, rng: Random, max_searches: int) -> None:
+    def __init__(
+        self, question: Question, relations: Sequence[str], errors: ErrorModel, rng: Random, max_searches: int
+    ) -> None:
         self.chain: tuple[str, ...] = question.metadata["relations"]
         self.entity: str = question.metadata["entities"][0]
         self.relations = relations
@@ -106,7 +117,9 @@ class Expert:
             case "redundant" if self.query is not None:
                 return self._search(self.query, trusted=False)
             case "wrong_relation":
-                return self._search((self.entity, self._another_relation(relation, habitual)), trusted=self._is_unaware())
+                return self._search(
+                    (self.entity, self._another_relation(relation, habitual)), trusted=self._is_unaware()
+                )
             case "wrong_entity" if self._others():
                 return self._search((self._another_entity(habitual), relation), trusted=self._is_unaware())
             case _:

@@ -4,7 +4,33 @@ from functools import cache
 from itertools import count
 from random import Random
 
-ONSETS = ("b", "br", "d", "dr", "f", "g", "gr", "h", "j", "k", "kl", "l", "m", "n", "p", "pr", "r", "s", "sk", "st", "t", "tr", "v", "w", "z")
+ONSETS = (
+    "b",
+    "br",
+    "d",
+    "dr",
+    "f",
+    "g",
+    "gr",
+    "h",
+    "j",
+    "k",
+    "kl",
+    "l",
+    "m",
+    "n",
+    "p",
+    "pr",
+    "r",
+    "s",
+    "sk",
+    "st",
+    "t",
+    "tr",
+    "v",
+    "w",
+    "z",
+)
 VOWELS = ("a", "e", "i", "o", "u", "ai", "ei", "ou")
 ENDINGS: dict[str, tuple[str, ...]] = {
     "given": ("a", "en", "o", "is"),
@@ -39,7 +65,9 @@ def _words(kind: str, size: int) -> tuple[str, ...]:
 
 @cache
 def _people(size: int) -> tuple[str, ...]:
-    """Given name × family name over inventories as small as they can be, so that many people share a word with others."""
+    """Given name × family name over inventories as small as they can be, so that many people share a word with
+    others.
+    """
     side = max(2, int(size**0.5) + 1)
     given, family = _words("given", side), _words("family", side)
     pairs = [f"{first} {last}" for first in given for last in family]

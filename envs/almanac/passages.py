@@ -25,7 +25,9 @@ def passage_id(key: str, subject: str, relation: str) -> str:
 
 
 def write_passages(world: World) -> list[Passage]:
-    """One passage per fact, without a title, since the sentence names its subject. Other facts about the same entities are the distractors of every search."""
+    """One passage per fact, without a title, since the sentence names its subject. Other facts about the same entities
+    are the distractors of every search.
+    """
     return [
         Passage(id=passage_id(world.key, subject, relation), title="", text=f"{subject}'s {relation} is {obj}.")
         for subject, known in world.facts.items()

@@ -20,14 +20,18 @@ ENOUGH = 50
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A path through a world: `entities[0]` is asked about, `entities[-1]` is the answer, `relations[i]` leads from entity i to entity i + 1."""
+    """A path through a world: `entities[0]` is asked about, `entities[-1]` is the answer, `relations[i]` leads from
+    entity i to entity i + 1.
+    """
 
     entities: tuple[str, ...]
     relations: tuple[str, ...]
 
 
 def split_of(key: str, subject: str) -> str:
-    """The split of every question about this subject of this world: a hash decides, so no seed or option can move a subject to another split."""
+    """The split of every question about this subject of this world: a hash decides, so no seed or option can move a
+    subject to another split.
+    """
     place = int.from_bytes(sha256(f"{key}/{subject}".encode()).digest()[:8]) / 2**64
     for name, share in SHARES:
         place -= share
@@ -55,7 +59,10 @@ def write_question(world: World, chain: Chain) -> Question:
     """The chain as a question; `supporting` lists the passage of every hop in order, `metadata` the chain itself."""
     subject, *_, answer = chain.entities
     path = "".join(f"'s {relation}" for relation in chain.relations)
-    supporting = tuple(passage_id(world.key, entity, relation) for entity, relation in zip(chain.entities, chain.relations, strict=False))
+    supporting = tuple(
+        passage_id(world.key, entity, relation)
+        for entity, relation in zip(chain.entities, chain.relations, strict=False)
+    )
     return Question(
         id=f"{world.key}/{subject}/{'.'.join(chain.relations)}",
         text=f"What is {subject}{path}?",
@@ -69,7 +76,9 @@ def write_question(world: World, chain: Chain) -> Question:
 
 
 def ask(world: World, split: str, hops: Sequence[int], rng: Random) -> list[Question]:
-    """Questions about the split's subjects, shuffled, with every number of hops as often as the rarest, or `ENOUGH` times where that is very rare."""
+    """Questions about the split's subjects, shuffled, with every number of hops as often as the rarest, or `ENOUGH`
+    times where that is very rare.
+    """
     by_hops: dict[int, list[Chain]] = defaultdict(list)
     for subject in world.facts:
         if split_of(world.key, subject) == split:

@@ -1,7 +1,8 @@
 """A world: named entities of a few kinds and the functional relations between them.
 
-Three worlds are built from the same schema: the real one (`real_world`), the same graph with every name replaced by an invented one (`renamed`), and small
-ones whose relations are drawn anew over invented names (`drawn_world`), of which a policy can see many without ever being able to remember an answer.
+Three worlds are built from the same schema: the real one (`real_world`), the same graph with every name replaced by an
+invented one (`renamed`), and small ones whose relations are drawn anew over invented names (`drawn_world`), of which a
+policy can see many without ever being able to remember an answer.
 """
 
 import json
@@ -55,9 +56,11 @@ RELATIONS: dict[str, Relation] = {
         Relation("seat", "company", "city"),
     )
 }
-"""`birthplace` is a city and `homeland` a country; `neighbour` exists only where a country borders exactly one other by land; `origin` is the country in
-which an element was discovered and `discovery` the year; `successor` is the element with the next atomic number; `field` and `year` are those of a prize.
-Only drawn worlds have companies."""
+"""`birthplace` is a city and `homeland` a country; `neighbour` exists only where a country borders exactly one other by
+land; `origin` is the country in which an element was discovered and `discovery` the year; `successor` is the element
+with the next atomic number; `field` and `year` are those of a prize.
+Only drawn worlds have companies.
+"""
 
 NUMERIC = frozenset({"year", "number", "code"})
 """Kinds whose names are figures: renaming shuffles them among themselves instead of inventing words."""
@@ -95,7 +98,9 @@ def read_facts() -> list[tuple[str, str, str]]:
 
 
 def real_world(key: str = "earth") -> World:
-    """The world of the fact file. Relations with several objects for a subject are left out for that subject, so every chain has one answer."""
+    """The world of the fact file. Relations with several objects for a subject are left out for that subject, so every
+    chain has one answer.
+    """
     objects: dict[tuple[str, str], list[str]] = defaultdict(list)
     for subject, source, obj in read_facts():
         if obj not in objects[subject, source]:
@@ -124,7 +129,9 @@ def _subject_kinds(objects: Mapping[tuple[str, str], object]) -> dict[str, str]:
 
 
 def _drop_contradictions(facts: dict[str, dict[str, str]], kinds: Mapping[str, str]) -> None:
-    """Leave out objects of the wrong kind (a city named like a country) and birthplaces that lie elsewhere today or are named like another city."""
+    """Leave out objects of the wrong kind (a city named like a country) and birthplaces that lie elsewhere today or are
+    named like another city.
+    """
     for known in facts.values():
         for name in [name for name, obj in known.items() if kinds[obj] != RELATIONS[name].range]:
             del known[name]
@@ -141,7 +148,9 @@ def _add_successors(facts: Mapping[str, dict[str, str]]) -> None:
 
 
 def renamed(world: World, seed: int, key: str = "fiction") -> World:
-    """The same graph with every name replaced, consistently, by an invented one; figures are shuffled among figures of their kind."""
+    """The same graph with every name replaced, consistently, by an invented one; figures are shuffled among figures of
+    their kind.
+    """
     rng = Random(f"renamed {seed}")
     by_kind: dict[str, list[str]] = defaultdict(list)
     for name, kind in world.kinds.items():
@@ -161,7 +170,9 @@ def _unused(kind: str, size: int, world: World) -> list[str]:
 
 
 def drawn_world(seed: int, index: int) -> World:
-    """A small world over the invented names: which entities of the inventory exist, and every relation, are drawn from (seed, index)."""
+    """A small world over the invented names: which entities of the inventory exist, and every relation, are drawn from
+    (seed, index).
+    """
     rng = Random(f"drawn {seed} {index}")
     members = {kind: rng.sample(invented_names(kind, inventory_size(kind)), size) for kind, size in DRAWN.items()}
     kinds = {name: kind for kind, names in members.items() for name in names}

@@ -4,18 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from a2tgpo.envs.records import Passage
-
-
-class RetrievalError(RuntimeError):
-    """The search engine could not answer. The environment turns it into a labelled observation; it never ends a run.
-
-    Args:
-        transient: can asking again help?
-    """
-
-    def __init__(self, message: str, transient: bool = True) -> None:
-        super().__init__(message)
-        self.transient = transient
+from a2tgpo.errors import ConfigError
 
 
 @runtime_checkable
@@ -23,7 +12,8 @@ class Retriever(Protocol):
     """Anything with a batched `search`."""
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """The best at most `k` passages for each query, best first, with scores; fewer, possibly none, where nothing matches.
+        """The best at most `k` passages for each query, best first, with scores; fewer, possibly none, where nothing
+        matches.
 
         Raises:
             RetrievalError: if the engine failed; the whole call counts as failed.
@@ -43,12 +33,18 @@ def check_corpus(passages: Sequence[Passage], name: str) -> None:
     """Refuse a corpus that cannot be searched.
 
     Raises:
-        ValueError: if it is empty or two passages share an id.
+        ConfigError: if it is empty or two passages share an id.
     """
     if not passages:
-        raise ValueError(f"{name}: got an empty corpus, expected at least one passage; check the corpus file or build one with `a2tgpo data corpus`")
+        raise ConfigError(
+            f"{name}: got an empty corpus, expected at least one passage; check the corpus file or build one with"
+            " `a2tgpo data corpus`"
+        )
     seen: set[str] = set()
     for passage in passages:
         if passage.id in seen:
-            raise ValueError(f"{name}: got passage id {passage.id!r} twice, expected unique ids; titles are not ids, many texts share one")
+            raise ConfigError(
+                f"{name}: got passage id {passage.id!r} twice, expected unique ids; titles are not ids, many texts"
+                " share one"
+            )
         seen.add(passage.id)

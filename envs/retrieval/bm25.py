@@ -24,11 +24,12 @@ _DENSE_SHARE = 32
 class Bm25Retriever:
     """The default search engine: Lucene's BM25 (k1 = 1.5, b = 0.75) on title and text.
 
-    bm25s stores each (term, passage) score when it builds its index, in one sparse column per term. Summing columns here gives bm25s's own scores without its
-    per-call overhead, drops passages that share no term with the query, and breaks ties by corpus order, so results are reproducible.
+    bm25s stores each (term, passage) score when it builds its index, in one sparse column per term. Summing columns
+    here gives bm25s's own scores without its per-call overhead, drops passages that share no term with the query, and
+    breaks ties by corpus order, so results are reproducible.
 
     Raises:
-        ValueError: if the corpus is empty or ids repeat.
+        ConfigError: if the corpus is empty or ids repeat.
     """
 
     def __init__(self, passages: Sequence[Passage], k1: float = 1.5, b: float = 0.75) -> None:
@@ -49,10 +50,16 @@ class Bm25Retriever:
         self._frequent = self._dense_columns()
 
     def _dense_columns(self) -> dict[int, NDArray[np.float32]]:
-        """The longest columns spelled out, since adding a whole array is many times faster than adding at listed rows."""
+        """The longest columns spelled out, since adding a whole array is many times faster than adding at listed
+        rows.
+        """
         lengths = np.diff(self._starts)
         affordable = _DENSE_BYTES // (4 * len(self._passages))
-        chosen = [int(c) for c in np.argsort(-lengths, kind="stable")[:affordable] if lengths[c] * _DENSE_SHARE > len(self._passages)]
+        chosen = [
+            int(c)
+            for c in np.argsort(-lengths, kind="stable")[:affordable]
+            if lengths[c] * _DENSE_SHARE > len(self._passages)
+        ]
         columns = {}
         for column in chosen:
             dense = np.zeros(len(self._passages), dtype=np.float32)
@@ -133,9 +140,12 @@ def top(scores: NDArray[np.float32], k: int) -> list[int]:
 
 
 def _numbered(passages: Sequence[Passage]) -> tuple[list[list[int]], dict[str, int]]:
-    """(term numbers of every passage, numbers of the terms in order of appearance); half the memory of lists of words."""
+    """(term numbers of every passage, numbers of the terms in order of appearance); half the memory of lists of
+    words.
+    """
     vocabulary: dict[str, int] = {"": 0}  # stands in for passages without a term
     rows = [
-        [vocabulary.setdefault(term, len(vocabulary)) for term in passage_terms(passage.title, passage.text)] or [0] for passage in passages
+        [vocabulary.setdefault(term, len(vocabulary)) for term in passage_terms(passage.title, passage.text)] or [0]
+        for passage in passages
     ]
     return rows, vocabulary

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from a2tgpo.envs.records import Passage
-from a2tgpo.envs.retrieval.base import RetrievalError, Retriever
-from a2tgpo.envs.rows import DataError
+from a2tgpo.envs.retrieval.base import Retriever
+from a2tgpo.errors import DataError, RetrievalError
 
 _LOG = logging.getLogger("a2tgpo.envs")
 _BATCH = 500
@@ -23,11 +23,13 @@ _BATCH = 500
 class Cache:
     """Asks the engine only for what is not on disk yet. Failures are never cached.
 
-    Entries are addressed by content: engine, number of hits, query. The file is SQLite in write-ahead mode, so several processes read and write it at once; a
-    cache that breaks (full disk, damaged file) is left aside with one warning, and searching goes on without it.
+    Entries are addressed by content: engine, number of hits, query. The file is SQLite in write-ahead mode, so several
+    processes read and write it at once; a cache that breaks (full disk, damaged file) is left aside with one warning,
+    and searching goes on without it.
 
     Args:
-        engine: what makes results comparable, for example corpus fingerprint and backend name; entries of another engine are never used.
+        engine: what makes results comparable, for example corpus fingerprint and backend name; entries of another
+            engine are never used.
     """
 
     def __init__(self, inner: Retriever, path: str | Path, engine: str) -> None:
@@ -66,7 +68,9 @@ class Cache:
         try:
             for start in range(0, len(keys), _BATCH):
                 part = keys[start : start + _BATCH]
-                rows = self._connection().execute(f"SELECT key, hits FROM hits WHERE key IN ({','.join('?' * len(part))})", part)  # noqa: S608 (only marks)
+                marks = ",".join("?" * len(part))
+                query = f"SELECT key, hits FROM hits WHERE key IN ({marks})"  # noqa: S608 (only marks)
+                rows = self._connection().execute(query, part)
                 known.update((key, _decode(hits)) for key, hits in rows)
         except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
             self._give_up(error)
@@ -77,7 +81,9 @@ class Cache:
             return
         try:
             with self._connection() as connection:
-                connection.executemany("INSERT OR IGNORE INTO hits VALUES (?, ?)", [(key, _encode(hits)) for key, hits in fresh.items()])
+                connection.executemany(
+                    "INSERT OR IGNORE INTO hits VALUES (?, ?)", [(key, _encode(hits)) for key, hits in fresh.items()]
+                )
         except sqlite3.Error as error:
             self._give_up(error)
 
@@ -88,14 +94,20 @@ class Cache:
             self._local.connection, self._local.process = connection, os.getpid()
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
-            connection.execute("CREATE TABLE IF NOT EXISTS hits (key TEXT PRIMARY KEY, hits TEXT NOT NULL) WITHOUT ROWID")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS hits (key TEXT PRIMARY KEY, hits TEXT NOT NULL) WITHOUT ROWID"
+            )
             connection.commit()
         found: sqlite3.Connection = self._local.connection
         return found
 
     def _give_up(self, error: Exception) -> None:
         self._broken = True
-        _LOG.warning("search cache %s cannot be used (%s); searching goes on without it. Delete the file to start a new one.", self.path, error)
+        _LOG.warning(
+            "search cache %s cannot be used (%s); searching goes on without it. Delete the file to start a new one.",
+            self.path,
+            error,
+        )
 
     def close(self) -> None:
         """Close this thread's connection."""
@@ -119,7 +131,12 @@ class Recorder:
         except RetrievalError as error:
             self._append([{"query": query, "k": k, "error": str(error)} for query in queries])
             raise
-        self._append([{"query": query, "k": k, "hits": json.loads(_encode(hits))} for query, hits in zip(queries, results, strict=True)])
+        self._append(
+            [
+                {"query": query, "k": k, "hits": json.loads(_encode(hits))}
+                for query, hits in zip(queries, results, strict=True)
+            ]
+        )
         return results
 
     def _append(self, entries: list[dict[str, Any]]) -> None:
@@ -128,7 +145,8 @@ class Recorder:
 
 
 class Replay:
-    """Answers from a recording: a query's results in the order in which they were recorded, the last one again after that.
+    """Answers from a recording: a query's results in the order in which they were recorded, the last one again after
+    that.
 
     Raises:
         DataError: if the recording cannot be read.

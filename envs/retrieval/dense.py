@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from a2tgpo.envs.records import Passage
 from a2tgpo.envs.retrieval.base import check_corpus
+from a2tgpo.errors import ConfigError
 
 Encoder = Callable[[list[str]], NDArray[np.float32]]
 """Texts to vectors, one row each."""
@@ -23,18 +24,26 @@ class DenseRetriever:
 
     Raises:
         ImportError: without the extra.
-        ValueError: if the corpus is empty or ids repeat, or the encoder returns something else than one finite vector per text.
+        ConfigError: if the corpus is empty or ids repeat, or the encoder returns something else than one finite vector
+            per text.
     """
 
     def __init__(
-        self, passages: Sequence[Passage], encode: Encoder, query_prefix: str = "query: ", passage_prefix: str = "passage: ", batch_size: int = 256
+        self,
+        passages: Sequence[Passage],
+        encode: Encoder,
+        query_prefix: str = "query: ",
+        passage_prefix: str = "passage: ",
+        batch_size: int = 256,
     ) -> None:
         check_corpus(passages, "dense")
         self._passages = passages
         self._encode = encode
         self.query_prefix = query_prefix
         texts = [f"{passage_prefix}{passage.title}\n{passage.text}" for passage in passages]
-        vectors = np.concatenate([unit_vectors(encode, texts[start : start + batch_size]) for start in range(0, len(texts), batch_size)])
+        vectors = np.concatenate(
+            [unit_vectors(encode, texts[start : start + batch_size]) for start in range(0, len(texts), batch_size)]
+        )
         self._index = _faiss().IndexFlatIP(vectors.shape[1])
         self._index.add(vectors)
 
@@ -43,12 +52,17 @@ class DenseRetriever:
         return self._passages
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """See `Retriever.search`; never fails, and always finds `k` passages, since every passage has some similarity."""
+        """See `Retriever.search`; never fails, and always finds `k` passages, since every passage has some
+        similarity.
+        """
         if not queries:
             return []
         vectors = unit_vectors(self._encode, [self.query_prefix + query for query in queries])
         scores, rows = self._index.search(vectors, min(k, len(self._passages)))
-        return [[self._hit(int(row), float(score)) for row, score in zip(*pair, strict=True)] for pair in zip(rows, scores, strict=True)]
+        return [
+            [self._hit(int(row), float(score)) for row, score in zip(*pair, strict=True)]
+            for pair in zip(rows, scores, strict=True)
+        ]
 
     def _hit(self, row: int, score: float) -> Passage:
         passage = self._passages[row]
@@ -59,12 +73,17 @@ def unit_vectors(encode: Encoder, texts: list[str]) -> NDArray[np.float32]:
     """Encoded texts at length 1.
 
     Raises:
-        ValueError: if the encoder returns something else than one finite vector per text.
+        ConfigError: if the encoder returns something else than one finite vector per text.
     """
     # Tokenizers refuse lone surrogates.
-    vectors = np.ascontiguousarray(encode([text.encode("utf-8", "replace").decode("utf-8") for text in texts]), dtype=np.float32)
+    vectors = np.ascontiguousarray(
+        encode([text.encode("utf-8", "replace").decode("utf-8") for text in texts]), dtype=np.float32
+    )
     if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
-        raise ValueError(f"encoder: got an array of shape {vectors.shape} for {len(texts)} texts, expected one finite vector per text")
+        raise ConfigError(
+            f"encoder: got an array of shape {vectors.shape} for {len(texts)} texts, expected one finite vector per"
+            " text"
+        )
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(lengths, np.finfo(np.float32).tiny), dtype=np.float32)
 
@@ -74,14 +93,18 @@ def sentence_encoder(folder: str | Path, device: str = "cpu") -> Encoder:
 
     Raises:
         ImportError: without the extra.
-        ValueError: if the folder does not exist; nothing is downloaded.
+        ConfigError: if the folder does not exist; nothing is downloaded.
     """
     if not Path(folder).is_dir():
-        raise ValueError(f"encoder: got {str(folder)!r}, expected a folder with a sentence-transformers model; download it first")
+        raise ConfigError(
+            f"encoder: got {str(folder)!r}, expected a folder with a sentence-transformers model; download it first"
+        )
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
-        raise ImportError("retriever 'dense': sentence-transformers is missing; install it with: pip install 'a2tgpo[dense]'") from error
+        raise ImportError(
+            "retriever 'dense': sentence-transformers is missing; install it with: pip install 'a2tgpo[dense]'"
+        ) from error
     model = SentenceTransformer(str(folder), device=device)
 
     def encode(texts: list[str]) -> NDArray[np.float32]:
@@ -94,5 +117,7 @@ def _faiss() -> Any:
     try:
         import faiss
     except ImportError as error:
-        raise ImportError("retriever 'dense': faiss is missing; install it with: pip install 'a2tgpo[dense]'") from error
+        raise ImportError(
+            "retriever 'dense': faiss is missing; install it with: pip install 'a2tgpo[dense]'"
+        ) from error
     return faiss

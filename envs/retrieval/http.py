@@ -3,8 +3,8 @@
     POST /retrieve  {"queries": [...], "topk": 3, "return_scores": true}
     → {"result": [[{"document": {"id", "contents"}, "score"}, …] per query]}
 
-`contents` is the title on the first line, usually in quotation marks, then the text. Whatever the server does (slow, wrong, down, half an answer), a call ends
-within its deadline, with passages or a `RetrievalError`.
+`contents` is the title on the first line, usually in quotation marks, then the text. Whatever the server does (slow,
+wrong, down, half an answer), a call ends within its deadline, with passages or a `RetrievalError`.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from a2tgpo.envs.records import Passage
-from a2tgpo.envs.retrieval.base import RetrievalError
+from a2tgpo.errors import ConfigError, RetrievalError
 
 _MAX_ANSWER_BYTES = 64 << 20
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -32,15 +32,15 @@ class HttpRetriever:
         timeout: seconds that a call may take in all, from connecting to the last byte.
 
     Raises:
-        ValueError: for an address that is not http(s), or a timeout that is not positive.
+        ConfigError: for an address that is not http(s), or a timeout that is not positive.
     """
 
     def __init__(self, url: str, timeout: float = 20.0) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"retriever: got address {url!r}, expected http://HOST:PORT or https://…")
+            raise ConfigError(f"retriever: got address {url!r}, expected http://HOST:PORT or https://…")
         if not timeout > 0:
-            raise ValueError(f"retriever: got timeout {timeout}, expected a positive number of seconds")
+            raise ConfigError(f"retriever: got timeout {timeout}, expected a positive number of seconds")
         self.url = url
         self.timeout = timeout
         self._parts = parts
@@ -66,11 +66,18 @@ class HttpRetriever:
         watchdog.daemon = True
         watchdog.start()
         try:
-            connection.request("POST", self._path, body, {"Content-Type": "application/json", "Accept": "application/json"})
-            with connection.getresponse() as answer:  # if the server closes the connection, only the answer still holds the socket
+            connection.request(
+                "POST", self._path, body, {"Content-Type": "application/json", "Accept": "application/json"}
+            )
+            # if the server closes the connection, only the answer still holds the socket
+            with connection.getresponse() as answer:
                 data = answer.read(_MAX_ANSWER_BYTES + 1)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            reason = f"no answer within {self.timeout:g} s" if late.is_set() or isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+            reason = (
+                f"no answer within {self.timeout:g} s"
+                if late.is_set() or isinstance(error, TimeoutError)
+                else f"{type(error).__name__}: {error}"
+            )
             raise RetrievalError(f"{self.url}: {reason}") from error
         finally:
             watchdog.cancel()
@@ -78,14 +85,18 @@ class HttpRetriever:
         if late.is_set():
             raise RetrievalError(f"{self.url}: no answer within {self.timeout:g} s")
         if answer.status != http.client.OK:
-            raise RetrievalError(f"{self.url}: HTTP {answer.status} {answer.reason}", transient=answer.status in _TRANSIENT)
+            raise RetrievalError(
+                f"{self.url}: HTTP {answer.status} {answer.reason}", transient=answer.status in _TRANSIENT
+            )
         if len(data) > _MAX_ANSWER_BYTES:
             raise RetrievalError(f"{self.url}: answer longer than {_MAX_ANSWER_BYTES} bytes", transient=False)
         return data
 
 
 def _cut(connection: http.client.HTTPConnection, late: threading.Event) -> None:
-    """End a call that takes too long; a server that sends a byte now and then would never run into the socket's own time-out."""
+    """End a call that takes too long; a server that sends a byte now and then would never run into the socket's own
+    time-out.
+    """
     late.set()
     if connection.sock is not None:
         try:
@@ -105,7 +116,11 @@ def read_answer(data: bytes, num_queries: int, k: int) -> list[list[Passage]]:
     except (ValueError, RecursionError) as error:
         raise RetrievalError(f"answer is not JSON: {error}; it begins with {data[:40]!r}") from error
     results = answer.get("result") if isinstance(answer, Mapping) else None
-    if not isinstance(results, list) or len(results) != num_queries or not all(isinstance(hits, list) for hits in results):
+    if (
+        not isinstance(results, list)
+        or len(results) != num_queries
+        or not all(isinstance(hits, list) for hits in results)
+    ):
         got = f"{len(results)} results" if isinstance(results, list) else f"{type(results).__name__}"
         raise RetrievalError(f"answer has {got} under 'result', expected one list per query ({num_queries})")
     return [[_passage(hit) for hit in hits[:k]] for hits in results]
@@ -114,7 +129,9 @@ def read_answer(data: bytes, num_queries: int, k: int) -> list[list[Passage]]:
 def _passage(hit: Any) -> Passage:
     document = hit.get("document", hit) if isinstance(hit, Mapping) else None
     if not isinstance(document, Mapping):
-        raise RetrievalError(f"answer has a hit of type {type(hit).__name__}, expected an object with document and score")
+        raise RetrievalError(
+            f"answer has a hit of type {type(hit).__name__}, expected an object with document and score"
+        )
     contents = document.get("contents")
     if isinstance(contents, str):
         title, _, text = contents.partition("\n")
@@ -126,11 +143,24 @@ def _passage(hit: Any) -> Passage:
     key = document.get("id")
     score = hit.get("score")
     value = float(score) if isinstance(score, int | float) and not isinstance(score, bool) else math.nan
-    return Passage(str(key) if key is not None else hashlib.sha256(f"{title}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:20], title, text, value)
+    return Passage(
+        (
+            str(key)
+            if key is not None
+            else hashlib.sha256(f"{title}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:20]
+        ),
+        title,
+        text,
+        value,
+    )
 
 
 def to_hit(passage: Passage, with_score: bool) -> dict[str, Any]:
     """A passage as the API writes it."""
     title = " ".join(passage.title.splitlines())
     document = {"id": passage.id, "contents": f'"{title}"\n{passage.text}'}
-    return {"document": document, "score": None if math.isnan(passage.score) else passage.score} if with_score else document
+    return (
+        {"document": document, "score": None if math.isnan(passage.score) else passage.score}
+        if with_score
+        else document
+    )

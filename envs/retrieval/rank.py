@@ -14,18 +14,20 @@ from a2tgpo.envs.retrieval.text import passage_terms, query_terms
 class RankBm25Retriever:
     """rank_bm25's Okapi variant on the same terms as `Bm25Retriever`.
 
-    Its inverse document frequency goes to zero or below for a term in half of the corpus or more, so in tiny corpora it finds less; passages with a score of
-    zero or below are not returned.
+    Its inverse document frequency goes to zero or below for a term in half of the corpus or more, so in tiny corpora it
+    finds less; passages with a score of zero or below are not returned.
 
     Raises:
-        ValueError: if the corpus is empty or ids repeat.
+        ConfigError: if the corpus is empty or ids repeat.
     """
 
     def __init__(self, passages: Sequence[Passage], k1: float = 1.5, b: float = 0.75) -> None:
         check_corpus(passages, "rank_bm25")
         self._passages = passages
         # A corpus without a single term would divide by zero inside rank_bm25.
-        self._index = BM25Okapi([passage_terms(passage.title, passage.text) or [""] for passage in passages], k1=k1, b=b)
+        self._index = BM25Okapi(
+            [passage_terms(passage.title, passage.text) or [""] for passage in passages], k1=k1, b=b
+        )
 
     @property
     def passages(self) -> Sequence[Passage]:

@@ -1,7 +1,7 @@
 """What stands around a search engine that can fail: a time limit, retries, and a circuit breaker.
 
-Each is a retriever around a retriever; `resilient` puts them together in the right order. All raise `RetrievalError` and nothing else on failure, so a training
-run sees labelled observations instead of a crash or a hang.
+Each is a retriever around a retriever; `resilient` puts them together in the right order. All raise `RetrievalError`
+and nothing else on failure, so a training run sees labelled observations instead of a crash or a hang.
 """
 
 import random
@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from a2tgpo.envs.records import Passage
-from a2tgpo.envs.retrieval.base import RetrievalError, Retriever
+from a2tgpo.envs.retrieval.base import Retriever
+from a2tgpo.errors import ConfigError, RetrievalError
 
 Clock = Callable[[], float]
 Sleep = Callable[[float], None]
@@ -19,12 +20,13 @@ Sleep = Callable[[float], None]
 class TimeLimit:
     """Gives up on a call after `seconds`.
 
-    The abandoned call runs on in a daemon thread, since a thread cannot be ended; while too many of them hang, new calls fail at once.
+    The abandoned call runs on in a daemon thread, since a thread cannot be ended; while too many of them hang, new
+    calls fail at once.
     """
 
     def __init__(self, inner: Retriever, seconds: float = 30.0, max_abandoned: int = 8) -> None:
         if not seconds > 0:
-            raise ValueError(f"TimeLimit.seconds: got {seconds}, expected a positive number")
+            raise ConfigError(f"TimeLimit.seconds: got {seconds}, expected a positive number")
         self.inner = inner
         self.seconds = seconds
         self._slots = threading.BoundedSemaphore(max_abandoned + 1)
@@ -53,13 +55,21 @@ class TimeLimit:
 
 
 class Retries:
-    """Asks again after a transient failure, at most `times` times, after a random wait below an exponentially growing limit."""
+    """Asks again after a transient failure, at most `times` times, after a random wait below an exponentially growing
+    limit.
+    """
 
     def __init__(
-        self, inner: Retriever, times: int = 2, base_seconds: float = 0.2, max_seconds: float = 5.0, seed: int | None = None, sleep: Sleep = time.sleep
+        self,
+        inner: Retriever,
+        times: int = 2,
+        base_seconds: float = 0.2,
+        max_seconds: float = 5.0,
+        seed: int | None = None,
+        sleep: Sleep = time.sleep,
     ) -> None:
         if times < 0:
-            raise ValueError(f"Retries.times: got {times}, expected 0 or more")
+            raise ConfigError(f"Retries.times: got {times}, expected 0 or more")
         self.inner = inner
         self.times = times
         self.base_seconds = base_seconds
@@ -82,12 +92,15 @@ class Retries:
 class CircuitBreaker:
     """Stops asking an engine that is down.
 
-    After `failures` failed calls in a row every call fails at once for `cooldown` seconds, then one call is let through.
+    After `failures` failed calls in a row every call fails at once for `cooldown` seconds, then one call is let
+    through.
     """
 
-    def __init__(self, inner: Retriever, failures: int = 5, cooldown: float = 10.0, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self, inner: Retriever, failures: int = 5, cooldown: float = 10.0, clock: Clock = time.monotonic
+    ) -> None:
         if failures < 1:
-            raise ValueError(f"CircuitBreaker.failures: got {failures}, expected at least 1")
+            raise ConfigError(f"CircuitBreaker.failures: got {failures}, expected at least 1")
         self.inner = inner
         self.failures = failures
         self.cooldown = cooldown
@@ -102,7 +115,10 @@ class CircuitBreaker:
             if self._failed >= self.failures:
                 left = self._closed_until - self._clock()
                 if left > 0:
-                    raise RetrievalError(f"the engine failed {self._failed} times in a row; it is asked again in {left:.1f} s", transient=False)
+                    raise RetrievalError(
+                        f"the engine failed {self._failed} times in a row; it is asked again in {left:.1f} s",
+                        transient=False,
+                    )
                 self._closed_until = self._clock() + self.cooldown  # this call is the probe, others wait for it
         try:
             found = self.inner.search(queries, k)
@@ -117,5 +133,7 @@ class CircuitBreaker:
 
 
 def resilient(retriever: Retriever, *, retries: int = 2, failures: int = 5, cooldown: float = 10.0) -> CircuitBreaker:
-    """Retries inside a circuit breaker, so that one call counts once however often it was tried. Add `TimeLimit` inside for engines without a deadline."""
+    """Retries inside a circuit breaker, so that one call counts once however often it was tried. Add `TimeLimit` inside
+    for engines without a deadline.
+    """
     return CircuitBreaker(Retries(retriever, retries), failures, cooldown)

@@ -1,7 +1,8 @@
 """A retriever server that speaks the Search-R1 API, on the standard library alone.
 
-`POST /retrieve` answers as `http.py` describes; `GET /health` says how many passages there are. It listens on the loopback address unless told otherwise: the
-API has no authentication. One thread per connection, a bounded number of them; bodies, queries and hits are bounded too, and every error is JSON.
+`POST /retrieve` answers as `http.py` describes; `GET /health` says how many passages there are. It listens on the
+loopback address unless told otherwise: the API has no authentication. One thread per connection, a bounded number of
+them; bodies, queries and hits are bounded too, and every error is JSON.
 """
 
 import json
@@ -12,8 +13,9 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from a2tgpo.envs.retrieval.base import LocalRetriever, RetrievalError, Retriever
+from a2tgpo.envs.retrieval.base import LocalRetriever, Retriever
 from a2tgpo.envs.retrieval.http import to_hit
+from a2tgpo.errors import RetrievalError
 
 MAX_BODY_BYTES = 8 << 20
 MAX_QUERIES = 2_048
@@ -34,7 +36,8 @@ class _RefusedError(Exception):
 
 
 class RetrieverServer(ThreadingHTTPServer):
-    """Serves one retriever. `serve_forever()` blocks, `shutdown()` (from another thread) ends it; port 0 picks a free one.
+    """Serves one retriever. `serve_forever()` blocks, `shutdown()` (from another thread) ends it; port 0 picks a free
+    one.
 
     Raises:
         OSError: if the port is taken.
@@ -102,7 +105,9 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError as error:
             raise _RefusedError(HTTPStatus.LENGTH_REQUIRED, "got no Content-Length, expected one") from error
         if not 0 <= length <= MAX_BODY_BYTES:
-            raise _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"got a body of {length} bytes, expected at most {MAX_BODY_BYTES}")
+            raise _RefusedError(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"got a body of {length} bytes, expected at most {MAX_BODY_BYTES}"
+            )
         return self.rfile.read(length)
 
     def _send(self, status: HTTPStatus, answer: Mapping[str, Any]) -> None:
@@ -133,9 +138,14 @@ def read_request(body: bytes, path: str) -> tuple[list[str], int, bool]:
     if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
         raise _RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "queries: expected a list of texts")
     if len(queries) > MAX_QUERIES or any(len(query) > MAX_QUERY_LENGTH for query in queries):
-        raise _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"queries: expected at most {MAX_QUERIES} of at most {MAX_QUERY_LENGTH} characters")
+        raise _RefusedError(
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            f"queries: expected at most {MAX_QUERIES} of at most {MAX_QUERY_LENGTH} characters",
+        )
     k = request.get("topk")
     k = DEFAULT_TOP_K if k is None else k
     if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= MAX_TOP_K:
-        raise _RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, f"topk: got {k!r}, expected a whole number from 1 to {MAX_TOP_K}")
+        raise _RefusedError(
+            HTTPStatus.UNPROCESSABLE_ENTITY, f"topk: got {k!r}, expected a whole number from 1 to {MAX_TOP_K}"
+        )
     return queries, k, bool(request.get("return_scores", False))

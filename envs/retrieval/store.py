@@ -1,7 +1,8 @@
 """A BM25 index on disk beside its corpus, memory-mapped when opened.
 
-A folder holds bm25s's matrix, `passages.jsonl`, the byte offset of each passage, and `index.json` with the corpus fingerprint and the hash of every file. The
-folder is written under another name first, so a reader never sees half an index.
+A folder holds bm25s's matrix, `passages.jsonl`, the byte offset of each passage, and `index.json` with the corpus
+fingerprint and the hash of every file. The folder is written under another name first, so a reader never sees half an
+index.
 """
 
 import hashlib
@@ -17,9 +18,9 @@ import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
-from a2tgpo.envs.corpus import PASSAGES, corpus_fingerprint, from_object, to_line
+from a2tgpo.envs.data.corpus import PASSAGES, corpus_fingerprint, from_object, to_line
 from a2tgpo.envs.records import Passage
-from a2tgpo.envs.rows import DataError
+from a2tgpo.errors import DataError
 
 _INDEX = "index.json"
 _OFFSETS = "offsets.npy"
@@ -68,7 +69,12 @@ def save_index(folder: str | Path, index: bm25s.BM25, passages: Sequence[Passage
             offsets.append(offsets[-1] + out.write(to_line(passage).encode("utf-8", "surrogatepass")))
     np.save(partial / _OFFSETS, np.asarray(offsets, dtype=np.int64))
     files = {path.name: _sha256(path) for path in sorted(partial.iterdir())}
-    manifest = {"format": _FORMAT, "passages": len(passages), "fingerprint": corpus_fingerprint(passages), "files": files}
+    manifest = {
+        "format": _FORMAT,
+        "passages": len(passages),
+        "fingerprint": corpus_fingerprint(passages),
+        "files": files,
+    }
     (partial / _INDEX).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(partial, folder)
@@ -89,13 +95,17 @@ def open_index(folder: str | Path, corpus: Sequence[Passage] | None) -> tuple[bm
         expected = corpus_fingerprint(corpus)
         if expected != manifest["fingerprint"]:
             raise DataError(
-                f"{folder}: the index was built from another corpus (fingerprint {manifest['fingerprint'][:12]}, {manifest['passages']} passages) than the one "
-                f"given ({expected[:12]}, {len(corpus)} passages); build it again from this corpus"
+                f"{folder}: the index was built from another corpus (fingerprint {manifest['fingerprint'][:12]},"
+                f" {manifest['passages']} passages) than the one given ({expected[:12]}, {len(corpus)} passages); build"
+                " it again from this corpus"
             )
     store = PassageStore(folder)
     index = bm25s.BM25.load(str(folder), mmap=True, show_progress=False)
     if len(store) != manifest["passages"] or int(index.scores["num_docs"]) != len(store):
-        raise DataError(f"{folder}: the index covers {index.scores['num_docs']} passages and the corpus has {len(store)}; build it again")
+        raise DataError(
+            f"{folder}: the index covers {index.scores['num_docs']} passages and the corpus has {len(store)}; build it"
+            " again"
+        )
     return index, store
 
 
@@ -120,7 +130,9 @@ def _manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"{folder}: holds no readable index ({error}); build one with Bm25Retriever(passages).save(folder)") from error
+        raise DataError(
+            f"{folder}: holds no readable index ({error}); build one with Bm25Retriever(passages).save(folder)"
+        ) from error
     if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
         raise DataError(f"{folder}: got an index of another format, expected format {_FORMAT}; build it again")
     return manifest

@@ -6,7 +6,7 @@ from typing import Any
 
 from a2tgpo.envs.records import Passage
 from a2tgpo.envs.retrieval.text import passage_terms, query_terms
-from a2tgpo.envs.rows import DataError
+from a2tgpo.errors import DataError
 
 _WRITER_BYTES = 256 << 20
 
@@ -14,7 +14,8 @@ _WRITER_BYTES = 256 << 20
 class TantivyRetriever:
     """Searches an index folder that `build_tantivy` wrote; memory stays small, whatever the size of the corpus.
 
-    Terms are ours (accents folded, stemmed), and a query is put together from terms, never parsed: Tantivy's query syntax has no power here.
+    Terms are ours (accents folded, stemmed), and a query is put together from terms, never parsed: Tantivy's query
+    syntax has no power here.
 
     Raises:
         ImportError: without the extra.
@@ -73,7 +74,12 @@ def build_tantivy(passages: Iterable[Passage], folder: str | Path) -> TantivyRet
     empty = True
     for passage in passages:
         empty = False
-        document = tantivy.Document(id=passage.id, title=passage.title, text=passage.text, terms=" ".join(passage_terms(passage.title, passage.text)))
+        document = tantivy.Document(
+            id=passage.id,
+            title=passage.title,
+            text=passage.text,
+            terms=" ".join(passage_terms(passage.title, passage.text)),
+        )
         writer.add_document(document)
     if empty:
         raise DataError(f"{folder}: got an empty corpus, expected at least one passage")
@@ -91,5 +97,7 @@ def _tantivy() -> Any:
     try:
         import tantivy
     except ImportError as error:
-        raise ImportError("retriever 'tantivy': the package is missing; install it with: pip install 'a2tgpo[tantivy]'") from error
+        raise ImportError(
+            "retriever 'tantivy': the package is missing; install it with: pip install 'a2tgpo[tantivy]'"
+        ) from error
     return tantivy

@@ -9,7 +9,9 @@ from bm25s.stopwords import STOPWORDS_EN
 
 _WORD = re.compile(r"[^\W_]+")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af]")
-_CJK_RUN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af]+|[^\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af]+")
+_CJK_RUN = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af]+|[^\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af]+"
+)
 _APOSTROPHES = re.compile(r"(?<=\w)['’ʼ]s\b|(?<=\w)['’ʼ](?=\w)|[ʻʼʿʾ]")
 _STOP_WORDS = frozenset(STOPWORDS_EN)
 _STEMMER = Stemmer.Stemmer("english")
@@ -29,7 +31,8 @@ def query_terms(query: str) -> list[str]:
 
 
 def terms(text: str, keep_stop_words: bool = False) -> list[str]:
-    """Search terms: accents folded, case folded, English stop words dropped, stemmed; runs of Chinese, Japanese or Korean give character pairs.
+    """Search terms: accents folded, case folded, English stop words dropped, stemmed; runs of Chinese, Japanese or
+    Korean give character pairs.
 
     None of the backends folds accents itself, so "Müller" and "Muller" meet here.
     """

@@ -1,4 +1,6 @@
-"""Generation with vLLM: a second copy of the weights, renewed after every update, and many rows in flight that need not wait for each other."""
+"""Generation with vLLM: a second copy of the weights, renewed after every update, and many rows in flight that need not
+wait for each other.
+"""
 
 import itertools
 from collections.abc import Sequence
@@ -7,10 +9,11 @@ from typing import Any
 import torch
 
 from a2tgpo.config import VLLM
-from a2tgpo.engines.base import EngineError, Sample, Sampling
+from a2tgpo.engines.base import Sample, Sampling
 from a2tgpo.engines.stops import Stops
 from a2tgpo.engines.vllm.start import explained, start
 from a2tgpo.engines.vllm.weights import check, hand_over
+from a2tgpo.errors import ConfigError, EngineError
 from a2tgpo.policy import Policy
 
 
@@ -44,7 +47,10 @@ class VLLMEngine:
         """
         if self._flying:
             rows = len(self._flying)
-            raise EngineError(f"engine: got new weights while {rows} rows are in flight, expected none; collect them first, or start another engine")
+            raise EngineError(
+                f"engine: got new weights while {rows} rows are in flight, expected none; collect them first, or start"
+                " another engine"
+            )
         self._policy, self._salt = policy, salt_of(version)
         with explained("taking new weights"):
             if self._asleep:
@@ -59,7 +65,9 @@ class VLLMEngine:
         check(self._llm, self.score, policy, self._max_tokens - 1, version)
 
     def sleep(self) -> None:
-        """Drop weights and KV cache until `load_weights`, where the policy uses the same GPU. Elsewhere nobody needs the memory."""
+        """Drop weights and KV cache until `load_weights`, where the policy uses the same GPU. Elsewhere nobody needs
+        the memory.
+        """
         if self._shares_device and not self._asleep:
             self._llm.sleep(level=2)
             self._asleep = True
@@ -76,12 +84,12 @@ class VLLMEngine:
         """Put a row into flight.
 
         Raises:
-            ValueError: if prompt and sample together may be longer than a row of this engine.
+            ConfigError: if prompt and sample together may be longer than a row of this engine.
         """
         if len(prompt) + sampling.max_tokens > self._max_tokens:
-            raise ValueError(
-                f"engine: got a prompt of {len(prompt)} tokens with up to {sampling.max_tokens} sampled ones, expected at most {self._max_tokens} together; "
-                "raise rollout.max_episode_tokens or shorten the prompt"
+            raise ConfigError(
+                f"engine: got a prompt of {len(prompt)} tokens with up to {sampling.max_tokens} sampled ones, expected"
+                f" at most {self._max_tokens} together; raise rollout.max_episode_tokens or shorten the prompt"
             )
         if sampling.stop not in self._stops:
             self._stops[sampling.stop] = Stops(self._policy.tokenizer, sampling.stop)
@@ -96,8 +104,15 @@ class VLLMEngine:
         finished = []
         for output in self._next_finished():
             row = output.outputs[0]
-            logprobs = tuple(float(chosen[token].logprob) for token, chosen in zip(row.token_ids, row.logprobs, strict=True))
-            finished.append((self._flying.pop(output.request_id), Sample(tuple(row.token_ids), logprobs, row.finish_reason == "stop")))
+            logprobs = tuple(
+                float(chosen[token].logprob) for token, chosen in zip(row.token_ids, row.logprobs, strict=True)
+            )
+            finished.append(
+                (
+                    self._flying.pop(output.request_id),
+                    Sample(tuple(row.token_ids), logprobs, row.finish_reason == "stop"),
+                )
+            )
         return finished
 
     def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Sample]:
@@ -110,36 +125,52 @@ class VLLMEngine:
         return [samples[index] for index in range(len(prompts))]
 
     def score(self, rows: Sequence[Sequence[int]], starts: Sequence[int]) -> list[list[float]]:
-        """Per row, the log-probabilities of its tokens from index `start` (at least 1) on, each given all before it; temperature 1.
+        """Per row, the log-probabilities of its tokens from index `start` (at least 1) on, each given all before it;
+        temperature 1.
 
-        A row's known beginning is read from the prefix cache. vLLM gives no score for what it did not compute, so a row whose scores are incomplete is scored
-        once more without the cache.
+        A row's known beginning is read from the prefix cache. vLLM gives no score for what it did not compute, so a row
+        whose scores are incomplete is scored once more without the cache.
 
         Raises:
-            ValueError: if a row leaves no room for the one token that vLLM must sample.
+            ConfigError: if a row leaves no room for the one token that vLLM must sample.
             EngineError: if vLLM breaks, or leaves scores out even then.
         """
         found = self._prompt_logprobs(rows, starts, reuse=True)
         again = [index for index, scores in enumerate(found) if None in scores]
         if again:
-            complete = self._prompt_logprobs([rows[index] for index in again], [starts[index] for index in again], reuse=False)
+            complete = self._prompt_logprobs(
+                [rows[index] for index in again], [starts[index] for index in again], reuse=False
+            )
             found = [complete[again.index(index)] if index in again else scores for index, scores in enumerate(found)]
         if any(None in scores for scores in found):
-            raise EngineError("engine: vLLM left out log-probabilities of a prompt that it computed in full; this version of vLLM cannot score")
+            raise EngineError(
+                "engine: vLLM left out log-probabilities of a prompt that it computed in full; this version of vLLM"
+                " cannot score"
+            )
         return [[float(score) for score in scores if score is not None] for scores in found]
 
-    def _prompt_logprobs(self, rows: Sequence[Sequence[int]], starts: Sequence[int], *, reuse: bool) -> list[list[float | None]]:
+    def _prompt_logprobs(
+        self, rows: Sequence[Sequence[int]], starts: Sequence[int], *, reuse: bool
+    ) -> list[list[float | None]]:
         from vllm import SamplingParams
 
         if any(len(row) >= self._max_tokens for row in rows):
-            raise ValueError(f"engine: got {max(map(len, rows))} tokens to score, expected at most {self._max_tokens - 1}; raise rollout.max_episode_tokens")
-        params = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, detokenize=False, skip_reading_prefix_cache=not reuse)
+            raise ConfigError(
+                f"engine: got {max(map(len, rows))} tokens to score, expected at most {self._max_tokens - 1}; raise"
+                " rollout.max_episode_tokens"
+            )
+        params = SamplingParams(
+            max_tokens=1, temperature=0.0, prompt_logprobs=0, detokenize=False, skip_reading_prefix_cache=not reuse
+        )
         names = [self._add(row, params) for row in rows]
         scored: dict[str, list[Any]] = {}
         while len(scored) < len(rows):
             scored |= {output.request_id: output.prompt_logprobs for output in self._next_finished()}
         return [
-            [None if given is None or token not in given else given[token].logprob for token, given in zip(row[start:], scored[name][start:], strict=True)]
+            [
+                None if given is None or token not in given else given[token].logprob
+                for token, given in zip(row[start:], scored[name][start:], strict=True)
+            ]
             for row, start, name in zip(rows, starts, names, strict=True)
         ]
 
@@ -155,7 +186,9 @@ class VLLMEngine:
             with explained("generating"):
                 outputs = [output for output in self._llm.llm_engine.step() if output.finished]
             if broken := [output for output in outputs if output.outputs[0].finish_reason not in ("stop", "length")]:
-                raise EngineError(f"engine: vLLM ended a row with {broken[0].outputs[0].finish_reason!r}, expected 'stop' or 'length'")
+                raise EngineError(
+                    f"engine: vLLM ended a row with {broken[0].outputs[0].finish_reason!r}, expected 'stop' or 'length'"
+                )
             if outputs:
                 return outputs
         raise EngineError("engine: asked for finished rows while none is in flight; submit some first")

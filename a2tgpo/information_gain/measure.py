@@ -1,0 +1,196 @@
+"""How much each search told the policy about the gold answer.
+
+v_k is the policy's mean log-probability of the gold answer's tokens, teacher-forced after a fixed scaffold, given
+everything that turn k could see: v_0 given the question alone, v_{k+1} given turn k and its observation too. The
+information gain of search turn k is v_{k+1} - v_k (arXiv 2510.14967, counted from 0). It is measured under the policy
+snapshot that also gives the old log-probabilities, in the same forward pass.
+
+What has no gain (`None`, never 0): the answer turn; an invalid turn; a search whose retrieval failed, or that was
+refused since the search budget was spent; a last search whose observation did not fit into the episode; a search next
+to a cut behind which the probe does not fit into the model's context. Every other search has one, also in a truncated
+episode. A search after an invalid turn is compared with what it could see itself, so neither gets the other's gain.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from a2tgpo.batch import TokenBatch, collate
+from a2tgpo.episode import Episode
+from a2tgpo.errors import NumericalError
+from a2tgpo.information_gain.cuts import CutRule, Cuts, observation_cuts, released_cuts
+from a2tgpo.information_gain.probe_pass import Attention, PassResult, pass_with_probes
+from a2tgpo.information_gain.probes import Aliases, Measure, Probe, Scaffold, build_probe, gold_values, probe_tree
+from a2tgpo.policy import Policy, micro_batches
+from a2tgpo.policy.token_scores import Entropy, TokenScores
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What one pass over a batch of episodes gave; rows in the order of the episodes."""
+
+    episodes: tuple[Episode, ...]
+    """The episodes with `information_gain` filled in."""
+    tokens: TokenBatch
+    """The episodes, collated."""
+    scores: TokenScores
+    """Old log-probabilities and entropies of all policy tokens [episode token], in the layout of `tokens`."""
+    values: Float[Tensor, "episode cut"]
+    """Value of the gold answer before turn k (column k) and after the last turn; NaN where there is none."""
+    episode_tokens: int
+    probe_tokens: int
+    """Tokens that the probes added to the pass."""
+
+
+def measure(
+    policy: Policy,
+    episodes: Sequence[Episode],
+    scaffold: Scaffold | None,
+    *,
+    aliases: Aliases = "first",
+    measure: Measure = "logprob",
+    micro_batch_tokens: int = 16384,
+    attention: Attention = "sdpa",
+    entropy: Entropy = "value",
+    only_mixed_groups: bool = False,
+    cut_rule: CutRule = "observation",
+    search_tag: str = "<search>",
+) -> Measurement:
+    """Old log-probabilities, entropies and information gain of a batch, in one forward pass per micro-batch and without
+    gradient.
+
+    Args:
+        policy: the snapshot that sampled the episodes.
+        episodes: at least one, in any order, none failed.
+        scaffold: the protocol's text around an answer; `None` measures no gain, and then none costs anything.
+        aliases: which gold answers count. Values are combined over aliases after `measure` was applied.
+        micro_batch_tokens: largest number of token places of one forward pass, padding and probes included; a single
+            longer row goes alone.
+        only_mixed_groups: score only groups whose outcomes differ. The others' gains stay missing.
+        cut_rule: `"released"` takes values where the published code does (`released_cuts`), which needs `search_tag`,
+            the text that opens a search.
+
+    Raises:
+        ConfigError: without an episode, for one that failed, does not fit into the model's context or begins with a
+            sampled token, and for a question without a gold answer that can be scored (see `build_probe`).
+        NumericalError: if a log-probability, an entropy or a value is not finite; names the episode and its question.
+    """
+    jobs = _jobs(policy, episodes, scaffold, aliases, only_mixed_groups, cut_rule, search_tag)
+    tokens = collate(episodes, policy.pad_token_id, policy.device)
+    scores = TokenScores(*(torch.zeros(tokens.token_ids.shape, device=policy.device) for _ in range(2)))
+    values = np.full((len(episodes), max(episode.num_turns for episode in episodes) + 1), np.nan)
+    probe_tokens = 0
+    for rows in micro_batches([job.num_tokens for job in jobs], micro_batch_tokens):
+        chosen = [jobs[row] for row in rows]
+        batch = tokens.take(rows)
+        with torch.no_grad():
+            result = pass_with_probes(
+                policy,
+                batch,
+                [job.places for job in chosen],
+                [job.probe for job in chosen],
+                entropy=entropy,
+                attention=attention,
+            )
+        _check_finite(result, chosen)
+        scores.logprobs[rows, : batch.token_ids.shape[1]] = result.scores.logprobs
+        scores.entropy[rows, : batch.token_ids.shape[1]] = result.scores.entropy
+        probe_tokens += result.probe_tokens
+        for row, job, gold in zip(rows, chosen, result.gold_logprobs, strict=True):
+            if job.places:
+                values[row, list(job.cuts.positions)] = gold_values(gold, aliases, measure)
+    filled = tuple(
+        _with_gains(job, row, keep_zeros=cut_rule == "observation")
+        for job, row in zip(jobs, values.tolist(), strict=True)
+    )
+    return Measurement(
+        filled, tokens, scores, torch.from_numpy(values), sum(episode.num_tokens for episode in episodes), probe_tokens
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """An episode with what is to be scored in it."""
+
+    episode: Episode
+    cuts: Cuts
+    probe: Probe
+
+    @property
+    def places(self) -> list[int]:
+        return list(self.cuts.positions.values())
+
+    @property
+    def num_tokens(self) -> int:
+        return self.episode.num_tokens + len(self.cuts.positions) * len(self.probe.token_ids)
+
+
+def _jobs(
+    policy: Policy,
+    episodes: Sequence[Episode],
+    scaffold: Scaffold | None,
+    aliases: Aliases,
+    only_mixed_groups: bool,
+    cut_rule: CutRule,
+    search_tag: str,
+) -> list[_Job]:
+    probes: dict[tuple[str, tuple[str, ...]], Probe] = {}
+    outcomes: dict[int, set[float]] = {}
+    max_tokens = policy.max_tokens
+    for episode in episodes:
+        policy.check_length(episode.num_tokens, f"an episode of question {episode.question_id!r}")
+        outcomes.setdefault(episode.group, set()).add(episode.outcome)
+    jobs = []
+    for episode in episodes:
+        if scaffold is None or (only_mixed_groups and len(outcomes[episode.group]) == 1):
+            jobs.append(_Job(episode, Cuts({}, (None,) * episode.num_turns), _NO_PROBE))
+            continue
+        key = (episode.question_id, episode.gold_answers)
+        if key not in probes:
+            probes[key] = build_probe(policy.tokenizer, scaffold, episode.gold_answers, aliases, episode.question_id)
+        cuts = (
+            observation_cuts(episode)
+            if cut_rule == "observation"
+            else released_cuts(episode, policy.tokenizer, search_tag)
+        )
+        room = max_tokens - probes[key].reach
+        fitting = {cut: place for cut, place in cuts.positions.items() if place <= room}
+        jobs.append(_Job(episode, Cuts(fitting, cuts.gains), probes[key]))
+    return jobs
+
+
+_NO_PROBE = probe_tree([])
+
+
+def _with_gains(job: _Job, values: Sequence[float], keep_zeros: bool) -> Episode:
+    gains = [_gain(values, pair, keep_zeros) for pair in job.cuts.gains]
+    turns = [
+        turn if turn.information_gain == gain else replace(turn, information_gain=gain)
+        for turn, gain in zip(job.episode.turns, gains, strict=True)
+    ]
+    return replace(job.episode, turns=tuple(turns))
+
+
+def _gain(values: Sequence[float], pair: tuple[int, int] | None, keep_zeros: bool) -> float | None:
+    """NaN marks a cut without value; a measured NaN never gets here."""
+    if pair is None:
+        return None
+    gain = values[pair[1]] - values[pair[0]]
+    return None if math.isnan(gain) or (gain == 0 and not keep_zeros) else gain
+
+
+def _check_finite(result: PassResult, jobs: Sequence[_Job]) -> None:
+    finite = (result.scores.logprobs.isfinite() & result.scores.entropy.isfinite()).all(dim=1).tolist()
+    for job, tokens_fine, gold in zip(jobs, finite, result.gold_logprobs, strict=True):
+        if not tokens_fine or not np.isfinite(gold).all():
+            what = "gold answer" if tokens_fine else "sampled tokens"
+            raise NumericalError(
+                f"information gain: the policy's log-probability of the {what} is not finite in an episode of question"
+                f" {job.episode.question_id!r} (seed {job.episode.seed}), expected finite numbers; the weights may have"
+                " diverged, go back to a checkpoint and lower the learning rate"
+            )

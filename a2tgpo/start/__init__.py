@@ -1,0 +1,1 @@
+"""What a run begins from: models, demonstrations, the warm start."""

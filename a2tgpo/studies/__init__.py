@@ -1,0 +1,1 @@
+"""Studies: contenders × seeds, run side by side and compared."""

@@ -1,0 +1,162 @@
+"""A study on disk: which runs it has, and what became of them."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from a2tgpo.config import Recipe, load_recipe
+from a2tgpo.errors import ConfigError
+from a2tgpo.run_folder.log import mean, read_metrics
+from a2tgpo.studies.contenders import contenders_of
+
+TABLE = ("em", "f1", "searches", "gain_per_turn", "seconds")
+"""Columns of the final table: exact match and F1 (0 … 1), searches per question, information gain per scored turn
+(nats), seconds of the run.
+"""
+CRASHED = "crashed"
+"""File in a run's folder: the error that ended it. The next attempt removes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run of a study."""
+
+    recipe: Recipe
+    folder: Path
+    label: str
+    """Of the contender that it belongs to."""
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def finished(self) -> bool:
+        return (self.folder / "finished").exists()
+
+    @property
+    def problem(self) -> str:
+        """Why the run's numbers cannot be used; empty if they can."""
+        if (self.folder / CRASHED).is_file():
+            lines = (self.folder / CRASHED).read_text(encoding="utf-8").strip().splitlines()
+            return f"crashed: {lines[-1] if lines else 'no message'}"
+        if not (self.folder / "metrics.jsonl").is_file():
+            return "finished, but metrics.jsonl is missing" if self.finished else "not started"
+        try:
+            rows = read_metrics(self.folder)
+        except ValueError as error:
+            return f"damaged: {error}"
+        if not self.finished:
+            return f"not finished: step {int(rows[-1]['step']) if rows else 0} of {self.recipe.training.steps}"
+        evaluations = [row for row in rows if row["kind"] == "evaluation"]
+        if not evaluations:
+            return "finished, but metrics.jsonl has no evaluation"
+        if math.isnan(evaluations[-1].get("em", math.nan)):
+            return "finished, but its last evaluation has no number for em"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Mean over seeds with its 95 % Student-t interval; NaN bounds with fewer than two seeds."""
+
+    mean: float
+    low: float
+    high: float
+    count: int
+
+    @staticmethod
+    def of(values: Sequence[float]) -> "Interval":
+        kept = [value for value in values if not math.isnan(value)]
+        if len(kept) < 2:
+            return Interval(mean(kept), math.nan, math.nan, len(kept))
+        half = float(stats.t.ppf(0.975, len(kept) - 1)) * float(np.std(kept, ddof=1)) / math.sqrt(len(kept))
+        return Interval(mean(kept), mean(kept) - half, mean(kept) + half, len(kept))
+
+    def __format__(self, spec: str) -> str:
+        return (
+            format(self.mean, spec) if math.isnan(self.low) else f"{self.mean:{spec}} ± {self.high - self.mean:{spec}}"
+        )
+
+
+def jobs_of(recipe: Recipe, study_folder: Path) -> list[Job]:
+    """Every contender with every seed; seed by seed, so that a study that is stopped early is still balanced.
+
+    Raises:
+        ConfigError: as `contenders_of`.
+    """
+    contenders = contenders_of(recipe)
+    return [
+        Job(replace(contender.recipe, seed=seed), study_folder / f"{contender.label}-s{seed}", contender.label)
+        for seed in recipe.study.seeds
+        for contender in contenders
+    ]
+
+
+def load_study(folder: Path) -> tuple[Recipe, list[Job]]:
+    """The recipe of a study on disk and its runs.
+
+    Raises:
+        ConfigError: if the folder is no study.
+    """
+    if not (folder / "study.toml").is_file():
+        raise ConfigError(
+            f"study: got {str(folder)!r}, which has no study.toml; expected the folder of a study, as `a2tgpo compare`"
+            " writes it"
+        )
+    recipe = load_recipe(folder / "study.toml")
+    return recipe, jobs_of(recipe, folder)
+
+
+def labels_of(jobs: Sequence[Job]) -> list[str]:
+    """Labels of the study's contenders, in the recipe's order."""
+    return list(dict.fromkeys(job.label for job in jobs))
+
+
+def usable(jobs: Sequence[Job]) -> list[Job]:
+    """The runs whose numbers can be used."""
+    return [job for job in jobs if not job.problem]
+
+
+def final_values(jobs: Sequence[Job]) -> Iterator[tuple[str, int, dict[str, float]]]:
+    """(label, seed, last evaluation with the run's seconds) of every usable run."""
+    for job in usable(jobs):
+        yield (
+            job.label,
+            job.recipe.seed,
+            {**read_metrics(job.folder, "evaluation")[-1], "seconds": run_seconds(job.folder)},
+        )
+
+
+def run_seconds(folder: Path) -> float:
+    """Wall-clock seconds of training and evaluation, start-up left out."""
+    return float(
+        sum(value for row in read_metrics(folder) for name, value in row.items() if name.startswith("seconds_"))
+    )
+
+
+def curve(jobs: Sequence[Job], contender: str, metric: str, kind: str = "evaluation") -> dict[int, list[float]]:
+    """Step → the metric of every run of a contender that has reached it."""
+    points: dict[int, list[float]] = {}
+    for job in jobs:
+        if job.label == contender:
+            for row in read_metrics(job.folder, kind):
+                if metric in row:
+                    points.setdefault(int(row["step"]), []).append(row[metric])
+    return dict(sorted(points.items()))
+
+
+def table(jobs: Sequence[Job]) -> dict[str, dict[str, Interval]]:
+    """Label → column → interval over its usable runs."""
+    rows = list(final_values(jobs))
+    return {
+        name: {
+            column: Interval.of([values.get(column, math.nan) for found, _, values in rows if found == name])
+            for column in TABLE
+        }
+        for name in labels_of(jobs)
+    }

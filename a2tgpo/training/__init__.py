@@ -1,0 +1,1 @@
+"""The main flow: rollout, information gain, credit, update, evaluation."""

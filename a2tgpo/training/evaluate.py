@@ -1,0 +1,92 @@
+"""Scores of a policy on held-out questions, with the very rollout that training uses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from a2tgpo.envs.records import Question
+from a2tgpo.episode import Episode, StopReason
+from a2tgpo.run_folder.log import mean
+from a2tgpo.training.rollout import Rollout, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Episodes of an evaluation, one per question, in the order of the questions."""
+
+    questions: tuple[Question, ...]
+    episodes: tuple[Episode, ...]
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Means over questions; shares lie in 0 … 1, `gain_per_turn` is in nats per scored search turn."""
+        per_hops: dict[str, float] = {}
+        for hops in sorted({question.hops for question in self.questions if question.hops}):
+            chosen = [
+                episode
+                for question, episode in zip(self.questions, self.episodes, strict=True)
+                if question.hops == hops
+            ]
+            per_hops[f"em_{hops}_hops"] = mean(float(episode.info["em"]) for episode in chosen)
+        return episode_metrics(self.episodes) | per_hops
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per question, for paired comparisons."""
+        return [
+            {
+                "question_id": question.id,
+                "hops": question.hops,
+                "type": question.type,
+                "answer": episode.info.get("answer", ""),
+                **{name: float(episode.info[name]) for name in ("em", "f1", "searches")},
+                "turns": episode.num_turns,
+                "tokens": episode.num_tokens,
+                "stop": str(episode.stop),
+                "information_gain": mean(_gains(episode)),
+            }
+            for question, episode in zip(self.questions, self.episodes, strict=True)
+        ]
+
+
+def evaluate(rollout: Rollout, questions: Sequence[Question], *, seed: int, temperature: float = 0.0) -> Evaluation:
+    """Play one episode per question; greedy unless a temperature is given.
+
+    Greedy episodes are deterministic. Sampled ones depend on `seed` and the question's place only, so every policy
+    meets the same random numbers.
+    """
+    tasks = [Task(index, question.id, seed * 1_000_000 + index) for index, question in enumerate(questions)]
+    return Evaluation(tuple(questions), tuple(rollout(tasks, temperature)))
+
+
+def fixed_subset(questions: Sequence[Question], count: int, seed: int) -> list[Question]:
+    """The same `count` questions every time: a seeded draw without replacement, in the data set's order."""
+    if count >= len(questions):
+        return list(questions)
+    chosen = np.random.default_rng(seed).choice(len(questions), size=count, replace=False)
+    return [questions[index] for index in sorted(chosen)]
+
+
+def episode_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
+    """What describes a set of episodes, whoever played them. Failed episodes are counted and left out of everything
+    else.
+    """
+    played = [episode for episode in episodes if not episode.failed]
+    return {
+        "em": mean(float(episode.info["em"]) for episode in played),
+        "f1": mean(float(episode.info["f1"]) for episode in played),
+        "outcome": mean(episode.outcome for episode in played),
+        "answered": mean(float(episode.stop is StopReason.ANSWERED) for episode in played),
+        "searches": mean(float(episode.info["searches"]) for episode in played),
+        "turns": mean(float(episode.num_turns) for episode in played),
+        "tokens": mean(float(episode.num_tokens) for episode in played),
+        "action_tokens": mean(float(sum(episode.action_mask)) for episode in played),
+        "invalid_turns": mean(float(turn.action == "invalid") for episode in played for turn in episode.turns),
+        "gain_per_turn": mean(gain for episode in played for gain in _gains(episode)),
+        "failed": mean(float(episode.failed) for episode in episodes),
+    }
+
+
+def _gains(episode: Episode) -> list[float]:
+    return [turn.information_gain for turn in episode.turns if turn.information_gain is not None]

@@ -1,0 +1,224 @@
+"""A run in its folder: opened or continued, measured, evaluated, kept."""
+
+import json
+import logging
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from a2tgpo.batch import Credit
+from a2tgpo.config import Recipe, to_toml
+from a2tgpo.episode import Episode
+from a2tgpo.information_gain import Measurement, measure
+from a2tgpo.information_gain.metrics import probe_time_metrics
+from a2tgpo.policy import Policy
+from a2tgpo.run_folder.checkpoint import (
+    Checkpoint,
+    checkpoints,
+    load_checkpoint,
+    optimizer_tensors,
+    restore_optimizer,
+    save_checkpoint,
+)
+from a2tgpo.run_folder.log import RunLog, rewind_metrics, write_text
+from a2tgpo.run_folder.manifest import manifest
+from a2tgpo.training.evaluate import Evaluation, evaluate, fixed_subset
+from a2tgpo.training.parts import Parts, build, corpus_hash
+from a2tgpo.training.update import Updater
+from a2tgpo.training.watchdogs import Watchdog
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[str, int, Mapping[str, float]], None]
+"""Called with (`train` or `evaluation`, step, metrics)."""
+
+
+@dataclass
+class Run:
+    """All state of a training run; what is not in here or in its checkpoint is a pure function of seed and step."""
+
+    recipe: Recipe
+    folder: Path
+    parts: Parts
+    updater: Updater
+    log: RunLog
+    progress: Progress
+    reference: Policy | None
+    """The policy that training started from, where the loss asks for the distance to it."""
+    step: int = 0
+    """Training steps done."""
+    best_step: int = -1
+    best_score: float = -1.0
+    """Held-out outcome of the best evaluation so far; its checkpoint is kept."""
+    stopping: bool = False
+    """Set by SIGTERM: finish the step, save, and end."""
+    watchdog: Watchdog = field(default_factory=Watchdog)
+
+    def measure(self, episodes: Sequence[Episode], *, wanted: bool) -> Measurement:
+        """Old log-probabilities of the batch and, where wanted, the information gain of its turns, in one pass."""
+        settings = self.recipe.information_gain
+        return measure(
+            self.parts.policy,
+            episodes,
+            self.parts.scaffold if wanted else None,
+            aliases=settings.aliases,
+            measure=settings.measure,
+            micro_batch_tokens=self.recipe.update.micro_batch_tokens,
+            cut_rule=settings.cut_rule,
+            only_mixed_groups=settings.only_mixed_groups,
+        )
+
+    def evaluate(self) -> Evaluation:
+        """Greedy score on the same held-out questions every time.
+
+        At both ends also the score when sampling (`em_sampled`), and that on as many training questions (`em_train`),
+        where a gap would mean remembering.
+        """
+        clock = Clock()
+        settings, sets = self.recipe.training, {"validation": self.parts.validation, "train": self.parts.train}
+        questions = {
+            name: fixed_subset(split.questions, settings.evaluate_questions, seed=0) for name, split in sets.items()
+        }
+        played = evaluate(self.parts.validation.rollout, questions["validation"], seed=0)
+        result = Evaluation(played.questions, self.measure(played.episodes, wanted=True).episodes)
+        metrics = result.metrics
+        if self.step in (0, settings.steps):
+            metrics["em_sampled"] = evaluate(
+                self.parts.validation.rollout, questions["validation"], seed=0, temperature=1.0
+            ).metrics["em"]
+            metrics["em_train"] = evaluate(self.parts.train.rollout, questions["train"], seed=0).metrics["em"]
+        clock.lap("evaluation")
+        self.record("evaluation", metrics | clock.laps)
+        rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in result.rows())
+        write_text(self.folder / "evaluations" / f"step-{self.step:06d}.jsonl", rows)
+        if metrics["outcome"] > self.best_score:
+            self.best_step, self.best_score = self.step, metrics["outcome"]
+        return result
+
+    @property
+    def evaluation_due(self) -> bool:
+        """Is the policy to be evaluated after the step just done?"""
+        return self.step == self.recipe.training.steps or self.step % self.recipe.training.evaluate_every == 0
+
+    def probe_time(self, measured: Measurement, seconds: Mapping[str, float]) -> dict[str, float]:
+        """What the probes added to the time of the step, see `probe_time_metrics`. It costs some passes, so only where
+        an evaluation is due.
+        """
+        if not measured.probe_tokens or not self.evaluation_due:
+            return {}
+
+        def run_pass(episodes: Sequence[Episode], probes: bool) -> Measurement:
+            return self.measure(episodes, wanted=probes)
+
+        return probe_time_metrics(run_pass, measured.episodes, self.recipe.update.micro_batch_tokens // 4, seconds)
+
+    def keep(self, measured: Measurement, credit: Credit) -> None:
+        """What is due after a step: sampled episodes, evaluation, checkpoint."""
+        settings, last = self.recipe.training, self.step == self.recipe.training.steps
+        if last or self.step % settings.log_episodes_every == 0:
+            self.log.episodes(
+                f"step-{self.step:06d}",
+                measured.episodes,
+                self.parts.policy.tokenizer,
+                credit,
+                measured.values.tolist(),
+            )
+        if self.evaluation_due:
+            self.evaluate()
+        if last or self.stopping or self.step % settings.checkpoint_every == 0 or self.best_step == self.step:
+            self.save()
+
+    def save(self) -> None:
+        """Write a checkpoint from which the run continues bit for bit."""
+        tensors = optimizer_tensors(self.updater.optimizer, self.updater.parameter_names)
+        state = {"best_step": self.best_step, "best_score": self.best_score, "skipped_updates": self.updater.skipped}
+        keep = self.recipe.training.keep_checkpoints
+        save_checkpoint(
+            self.folder / "checkpoints",
+            self.step,
+            self.parts.policy.model.state_dict(),
+            tensors,
+            state,
+            keep,
+            protected=self.best_step,
+        )
+
+    def record(self, kind: str, values: Mapping[str, float]) -> None:
+        """Write metrics down and tell whoever watches."""
+        self.log.metrics(kind, self.step, values)
+        self.progress(kind, self.step, values)
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint."""
+        self.parts.policy.model.load_state_dict(checkpoint.weights)
+        restore_optimizer(self.updater.optimizer, self.updater.parameter_names, checkpoint.optimizer)
+        self.parts.engine.load_weights(self.parts.policy, version=checkpoint.step)
+        self.step = checkpoint.step
+        self.best_step, self.best_score = checkpoint.state["best_step"], checkpoint.state["best_score"]
+        self.updater.skipped = checkpoint.state["skipped_updates"]
+
+
+@contextmanager
+def open_run(recipe: Recipe, folder: Path, model_folder: Path, progress: Progress) -> Iterator[Run]:
+    """A run that starts from the weights in `model_folder`, or goes on where its folder's newest checkpoint is.
+
+    While it is open, SIGTERM asks it to stop after the step at hand.
+    """
+    torch.manual_seed(recipe.seed)
+    parts = build(recipe, model_folder)
+    for name in ("evaluations", "episodes"):
+        (folder / name).mkdir(exist_ok=True)
+    splits = {"train": parts.train.questions, "validation": parts.validation.questions}
+    described = manifest(recipe, splits, corpus_hash(parts.train.rollout.env), parts.policy.weights_hash())
+    write_text(folder / "config.toml", to_toml(recipe))
+    write_text(folder / "manifest.json", json.dumps(described, indent=1, sort_keys=True) + "\n")
+    updater = Updater(parts.policy, recipe.update, parts.algorithm.loss, recipe.training.steps, recipe.seed)
+    reference = (
+        Policy.load(model_folder, parts.policy.dtype, parts.policy.device)
+        if parts.algorithm.loss.kl != "none"
+        else None
+    )
+    saved = checkpoints(folder / "checkpoints")
+    checkpoint = load_checkpoint(saved[-1], parts.policy.device) if saved else None
+    rewind_metrics(folder, checkpoint.step if checkpoint else -1)  # what was written after it will be written again
+    run = Run(recipe, folder, parts, updater, RunLog(folder), progress, reference)
+    try:
+        if checkpoint is not None:
+            run.restore(checkpoint)
+        with _stop_on_sigterm(run):
+            yield run
+    finally:
+        run.log.close()
+        parts.engine.close()
+
+
+@contextmanager
+def _stop_on_sigterm(run: Run) -> Iterator[None]:
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        run.stopping = True
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@dataclass
+class Clock:
+    """Seconds between laps, by a clock that no time setting can turn back."""
+
+    start: float = field(default_factory=time.perf_counter)
+    laps: dict[str, float] = field(default_factory=dict)
+
+    def lap(self, name: str) -> None:
+        """End the lap called `name`."""
+        now = time.perf_counter()
+        self.laps[f"seconds_{name}"] = now - self.start
+        self.start = now

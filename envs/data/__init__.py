@@ -1,0 +1,1 @@
+"""Questions and corpora on disk, in every shape found in the wild."""

@@ -1,0 +1,144 @@
+"""The printed arithmetic can be followed, and ends in the credit that training uses."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from a2tgpo.algorithms import A2TGPO, ALGORITHMS, Algorithm
+from a2tgpo.algorithms.explain import explain
+from a2tgpo.cli import main
+from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
+from a2tgpo.run_folder.log import episode_to_dict
+
+
+def episode(outcome: float, gains: list[float], states: list[str]) -> Episode:
+    searches = [
+        Turn((1,), (2, 3), (-0.1, -0.2), ActionKind.SEARCH, 0.0, gain, state, {"query": f"who is {state}"})
+        for gain, state in zip(gains, states, strict=False)
+    ]
+    answer = Turn((4,), (5,), (-0.3,), ActionKind.ANSWER, outcome, None, states[-1])
+    return Episode(0, "q7", 0, (*searches, answer), outcome, StopReason.ANSWERED)
+
+
+GROUP = [
+    episode(1.0, [0.30, 0.10], ["a", "b", "c"]),
+    episode(0.0, [0.05], ["a", "d"]),
+    episode(0.0, [-0.10, 0.20], ["a", "b", "e"]),
+]
+
+
+def test_a2tgpo_is_explained_with_gain_mean_z_accumulation_advantage_and_clip_range() -> None:
+    text = explain(GROUP, A2TGPO())
+    # z = (.30 − .08333)/.16499 = 1.31319; D = 1.31319 − .99998 = .31321; A = .3·.31321/√2 + 1.41421 = 1.48065; c =
+    # 1.17284
+    first = next(line for line in text.splitlines() if line.startswith("     0"))
+    assert [float(value) for value in first.split()] == pytest.approx(
+        [
+            0,
+            0.30,
+            0.08333,
+            0.16499,
+            3,
+            1.31319,
+            0.31321,
+            2,
+            1.41421,
+            1.48065,
+            1.17284,
+            1 - 1.17284 * 0.003,
+            1 + 1.17284 * 0.004,
+        ],
+        abs=2e-5,
+    )
+    assert re.search(r"turn 0 \(search: who is a\): A = 0.3·0\.313\d\d/√2 \+ 1\.4142\d = 1\.480\d\d", text)
+    assert "turn 2 (answer): A = zR = 1.4142" in text
+
+
+def stated_results(text: str) -> list[float]:
+    return [float(line.rsplit("=", 1)[1]) for line in text.splitlines() if line.startswith("  turn ") and "A =" in line]
+
+
+def evaluated(line: str) -> float:
+    """The value of the printed arithmetic 'A = a·b/√n + c = result' before its last '='."""
+    middle = line.split("A = ", 1)[1].rsplit(" = ", 1)[0].replace("−", "-")
+    fraction = re.fullmatch(r"\((\S+) - (\S+)\)/\((\S+) \+ 1e-6\)", middle)
+    if fraction:
+        value, mean, std = map(float, fraction.groups())
+        return (value - mean) / (std + 1e-6)
+    total = 0.0
+    for term in middle.split(" + "):
+        numerator, _, root = term.partition("/√")
+        product = 1.0
+        for factor in numerator.split("·"):
+            product *= float(factor)
+        total += product / (float(root) ** 0.5 if root else 1.0)
+    return total
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_stated_results_are_the_credit(name: str) -> None:
+    algorithm: Algorithm = ALGORITHMS[name]()
+    credit = algorithm(algorithm.tabulate(GROUP)).advantage
+    flat = [float(credit[row, turn]) for row, played in enumerate(GROUP) for turn in range(played.num_turns)]
+    assert stated_results(explain(GROUP, algorithm)) == pytest.approx(flat, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["a2tgpo", "igpo", "gigpo", "grpo", "at2po"])
+def test_printed_arithmetic_gives_the_stated_result(name: str) -> None:
+    lines = [
+        line
+        for line in explain(GROUP, ALGORITHMS[name]()).splitlines()
+        if line.startswith("  turn ") and "A = " in line and "zR =" not in line
+    ]
+    assert len(lines) >= 5
+    for line in lines:
+        assert evaluated(line) == pytest.approx(float(line.rsplit("=", 1)[1]), abs=1e-4)
+
+
+def test_failed_episodes_are_left_out_and_missing_gains_are_said() -> None:
+    failed = replace(GROUP[0], stop=StopReason.FAILED)
+    assert explain([*GROUP, failed], A2TGPO()) == explain(GROUP, A2TGPO())
+    with pytest.raises(ValueError, match="none was played"):
+        explain([failed], A2TGPO())
+    blank = [
+        replace(played, turns=tuple(replace(turn, information_gain=None) for turn in played.turns)) for played in GROUP
+    ]
+    with pytest.raises(ValueError, match="without information gain"):
+        explain(blank, A2TGPO())
+
+
+class NoText:
+    """A tokenizer that writes nothing."""
+
+    def decode(self, ids: list[int]) -> str:
+        return ""
+
+    def batch_decode(self, ids: list[list[int]]) -> list[str]:
+        return [""] * len(ids)
+
+
+def test_the_command_explains_a_recorded_group(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = [replace(played, group=1, question_id="q8") for played in GROUP]
+    path = tmp_path / "step.jsonl"
+    path.write_text(
+        "".join(json.dumps(episode_to_dict(played, NoText(), None, 0)) + "\n" for played in [*GROUP, *other])
+    )
+    assert main(["explain", "a2tgpo", "--episode", str(path), "--question", "q7"]) == 0
+    assert capsys.readouterr().out.strip() == explain(GROUP, A2TGPO()).strip()
+    assert main(["explain", "igpo", "--episode", str(path)]) == 0
+    assert "question q8" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["a2gpo", "--episode", "x.jsonl"], "did you mean 'a2tgpo'"),
+        (["a2tgpo", "--episode", "x.jsonl"], "got 'x.jsonl', which is no file"),
+    ],
+)
+def test_the_command_says_what_is_wrong(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", *words]) == 2
+    assert message in capsys.readouterr().err

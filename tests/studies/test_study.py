@@ -1,0 +1,152 @@
+"""Studies: side by side, continued, summed up."""
+
+import csv
+import json
+import math
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from a2tgpo.algorithms.loader import make_algorithm
+from a2tgpo.commands.compare import SHORTHANDS, take, with_added
+from a2tgpo.config import Environment, Recipe, Rollout, Study, Training, Update, WarmStart, from_dict, to_toml
+from a2tgpo.errors import ConfigError
+from a2tgpo.run_folder.log import read_metrics
+from a2tgpo.studies.contenders import ABLATIONS, contenders_of
+from a2tgpo.studies.runner import compare, train_job
+from a2tgpo.studies.study import Interval, jobs_of, table
+
+
+def small_study() -> Recipe:
+    return Recipe(
+        name="small",
+        environment=Environment(worlds=2, max_turns=3, max_searches=2),
+        warm_start=WarmStart(
+            target_success=0.0, max_steps=60, evaluate_every=60, evaluate_questions=8, demonstrations=300
+        ),
+        rollout=Rollout(questions=4, group_size=3, max_action_tokens=6, max_episode_tokens=200),
+        update=Update(mini_batches=2),
+        training=Training(steps=2, evaluate_every=1, evaluate_questions=8),
+        # a commit while the tests run is no failure
+        study=Study(algorithms=("a2tgpo", "grpo"), seeds=(0, 1), workers=2, allow=("git_commit",)),
+    )
+
+
+def test_interval_is_student_t() -> None:
+    # mean 2, sample deviation 1, n = 3: half width t(0.975, 2)·1/√3 = 4.30265/1.73205 = 2.48414
+    interval = Interval.of([1.0, 2.0, 3.0])
+    assert (interval.mean, interval.count) == (2.0, 3)
+    assert interval.high - interval.mean == pytest.approx(2.48414, abs=1e-5)
+    one = Interval.of([1.5, math.nan])
+    assert (one.mean, one.count) == (1.5, 1)
+    assert math.isnan(one.low)
+    assert f"{one:.3f}" == "1.500"
+
+
+def test_study_runs_side_by_side_sums_up_and_is_continued(tmp_path: Path) -> None:
+    console = Console(record=True, width=140)
+    jobs = compare(small_study(), tmp_path, console)
+    folder = tmp_path / "small"
+    assert [job.name for job in jobs] == ["a2tgpo-s0", "grpo-s0", "a2tgpo-s1", "grpo-s1"]
+    assert all(job.finished for job in jobs)
+    first = [
+        read_metrics(folder / name, "evaluation")[0]["em"] for name in ("a2tgpo-s0", "grpo-s0", "a2tgpo-s1", "grpo-s1")
+    ]
+    assert len(set(first)) == 1  # one shared start, scored on the same questions
+    rows = list(csv.DictReader((folder / "summary.csv").read_text().splitlines()))
+    assert [(row["algorithm"], row["seed"]) for row in rows] == [
+        ("a2tgpo", "0"),
+        ("grpo", "0"),
+        ("a2tgpo", "1"),
+        ("grpo", "1"),
+    ]
+    summary = json.loads((folder / "summary.json").read_text())["algorithms"]
+    em = [float(row["em"]) for row in rows if row["algorithm"] == "grpo"]
+    assert summary["grpo"]["em"]["mean"] == pytest.approx(sum(em) / 2)
+    assert (folder / "summary.md").read_text().startswith("| algorithm | seeds |")
+    assert (folder / "learning-curves.png").read_bytes()[:4] == b"\x89PNG"
+    printed = console.export_text()
+    assert "study small" in printed
+    assert "a2tgpo − grpo: " in printed
+    assert "differences under " in printed
+    assert json.loads((folder / "statistics.json").read_text())["comparisons"][0]["baseline"] == "grpo"
+
+    longer = replace(
+        small_study(), study=replace(small_study().study, algorithms=("a2tgpo", "grpo", "igpo"), seeds=(0,))
+    )
+    again = Console(record=True, width=140)
+    before = (folder / "grpo-s0" / "metrics.jsonl").read_text()
+    compare(longer, tmp_path, again)
+    text = again.export_text()
+    assert "warm start: cached" in text
+    assert "2 of 3 runs are already finished" in text
+    assert (folder / "grpo-s0" / "metrics.jsonl").read_text() == before
+    assert set(table(jobs_of(longer, folder))) == {"a2tgpo", "grpo", "igpo"}
+
+
+def test_contenders_variants_and_ablations() -> None:
+    study = Study(
+        algorithms=("a2tgpo", "grpo"),
+        seeds=(0,),
+        variants={
+            "wide.algorithm": "a2tgpo",
+            "wide.algorithm_options.clip_modulation": 0.9,
+            "fast.update.learning_rate": 0.01,
+            "fast.algorithm": "grpo",
+        },
+        ablate=("a2tgpo",),
+    )
+    found = {contender.label: contender for contender in contenders_of(Recipe(study=study))}
+    assert list(found)[:4] == ["a2tgpo", "grpo", "wide", "fast"]
+    assert found["wide"].recipe.algorithm_options == {"clip_modulation": 0.9}
+    assert found["fast"].recipe.update.learning_rate == 0.01
+    assert {name for name, contender in found.items() if contender.baseline == "a2tgpo"} == {
+        f"a2tgpo-{what}" for what in ABLATIONS["a2tgpo"]
+    }
+    for contender in found.values():
+        make_algorithm(contender.recipe.algorithm, contender.recipe.algorithm_options)
+    assert from_dict(Recipe, tomllib.loads(to_toml(Recipe(study=study)))).study == study
+
+
+@pytest.mark.parametrize(
+    ("study", "message"),
+    [
+        (Study(baseline="rloo"), "study.baseline: got 'rloo'"),
+        (Study(ablate=("grpo",)), "study.ablate: got 'grpo', expected one of a2tgpo"),
+        (Study(algorithms=("grpo", "grpo")), "the label 'grpo' twice"),
+        (Study(variants={"a/b.algorithm": "grpo"}), "the label 'a/b'"),
+        (Study(variants={"x.update.learning_rat": 1.0}), r"study\.variants\.x\.update\.learning_rat: unknown setting"),
+        (Study(variants={"x": 1}), "expected a table"),
+    ],
+)
+def test_studies_that_cannot_be_run(study: Study, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        contenders_of(Recipe(study=study))
+
+
+def test_compare_options_add_to_the_study() -> None:
+    added, rest = take(
+        ["quickstart", "--algorithm", "a.py:Mine", "gspo", "--ablate=a2tgpo", "--seed", "3", "--allow", "git_commit"],
+        list(SHORTHANDS),
+    )
+    assert rest == ["quickstart", "--seed", "3"]
+    study = with_added(Recipe(), added).study
+    assert study.algorithms == ("a2tgpo", "igpo", "gigpo", "grpo", "a.py:Mine", "gspo")
+    assert (study.ablate, study.allow) == (("a2tgpo",), ("git_commit",))
+
+
+def test_a_crashing_run_is_written_down_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = jobs_of(small_study(), tmp_path)[0]
+
+    def broken(*_args: object, **_kwargs: object) -> None:
+        raise RuntimeError("the disk is full")
+
+    monkeypatch.setattr("a2tgpo.training.loop.train", broken)
+    train_job(job, tmp_path)
+    assert job.problem == "crashed: RuntimeError: the disk is full"
+    monkeypatch.setattr("a2tgpo.training.loop.train", lambda *_args, **_kwargs: None)
+    train_job(job, tmp_path)
+    assert job.problem == "not started"
