@@ -10,11 +10,11 @@ where `context_k` are the tokens shown before turn k (the prompt for k = 0, the 
 ended the episode after it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from itertools import accumulate, chain, repeat
-from typing import Any
 
 from a2tgpo.errors import ConfigError
 
@@ -69,8 +69,18 @@ class Turn:
     """
     state_key: str = ""
     """The observation that the turn acted on (GiGPO's anchor): the question, later the last retrieved block."""
-    info: Mapping[str, Any] = field(default_factory=dict)
-    """The environment's info of the step (query, passage ids, …), for logs and viewers."""
+    query: str = ""
+    """Of a search."""
+    answer: str = ""
+    """Of an answer."""
+    passage_ids: tuple[str, ...] = ()
+    """Of the passages that the search brought up, best first."""
+    retrieval_failed: bool = False
+    """Did the search break?"""
+    format_ok: bool = True
+    """Is the action written as the protocol asks?"""
+    complete: bool = True
+    """Did a stop string or the end token end the action, rather than the token limit?"""
 
     def __post_init__(self) -> None:
         if len(self.action_ids) != len(self.action_logprobs):
@@ -85,7 +95,7 @@ class Turn:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Episode:
     """One rollout of one question."""
 
@@ -95,15 +105,27 @@ class Episode:
     seed: int
     turns: tuple[Turn, ...]
     outcome: float
-    """The episode's score (EM or F1 against the gold answers, plus shaping if configured)."""
+    """What the episode is worth: its score, plus shaping if configured. Algorithms credit this."""
     stop: StopReason
     closing_ids: tuple[int, ...] = ()
     """Observation after the last turn, shown to nobody but needed to score that turn's information gain; empty when it
     answered.
     """
     gold_answers: tuple[str, ...] = ()
-    info: Mapping[str, Any] = field(default_factory=dict)
-    """Final scores and counts (em, f1, searches, answer, hops, …); for FAILED episodes `error` says what broke."""
+    score: float = math.nan
+    """The answer against the gold answers, without shaping; NaN where nobody said."""
+    em: float = 0.0
+    f1: float = 0.0
+    searches: int = 0
+    """Searches that reached the retriever and came back."""
+    answer: str = ""
+    """The final answer; empty where there is none."""
+    supporting: tuple[str, ...] = ()
+    """Ids of the passages that together hold the answer, where known."""
+    error: str = ""
+    """What broke, for FAILED episodes."""
+    ended: StopReason | None = None
+    """How a FAILED episode would have ended otherwise."""
 
     @property
     def failed(self) -> bool:
@@ -113,14 +135,14 @@ class Episode:
     def num_turns(self) -> int:
         return len(self.turns)
 
-    @property
+    @cached_property
     def token_ids(self) -> tuple[int, ...]:
         """All tokens in order, closing observation included."""
         return (
             tuple(chain.from_iterable((*turn.context_ids, *turn.action_ids) for turn in self.turns)) + self.closing_ids
         )
 
-    @property
+    @cached_property
     def turn_index(self) -> tuple[int, ...]:
         """Per token: the turn that sampled it, or -1 for tokens that nobody sampled."""
         spans = chain.from_iterable(
@@ -129,18 +151,23 @@ class Episode:
         )
         return tuple(spans) + (-1,) * len(self.closing_ids)
 
-    @property
+    @cached_property
     def action_mask(self) -> tuple[bool, ...]:
         """Per token: was it sampled by the policy?"""
         return tuple(index >= 0 for index in self.turn_index)
 
-    @property
+    @cached_property
     def action_starts(self) -> tuple[int, ...]:
         """Per turn: position of its first sampled token, i.e. the number of tokens that the turn could see."""
         lengths = [len(turn.context_ids) + len(turn.action_ids) for turn in self.turns]
         ends = accumulate(lengths)
         return tuple(end - len(turn.action_ids) for end, turn in zip(ends, self.turns, strict=True))
 
-    @property
+    @cached_property
     def num_tokens(self) -> int:
         return sum(len(turn.context_ids) + len(turn.action_ids) for turn in self.turns) + len(self.closing_ids)
+
+    @cached_property
+    def num_action_tokens(self) -> int:
+        """Tokens that the policy sampled."""
+        return sum(len(turn.action_ids) for turn in self.turns)

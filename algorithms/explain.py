@@ -239,7 +239,7 @@ def _arithmetic(
     for index, turn in enumerate(episode.turns):
         template = workings.with_gain if bool(table.scored[row, index]) else workings.without_gain
         line = template.format_map({name: _number(values[row, index]) for name, values in columns.items()})
-        query = str(turn.info.get("query") or "")[:MAX_QUERY]
+        query = turn.query[:MAX_QUERY]
         lines.append(f"  turn {index} ({turn.action}{': ' + query if query else ''}): {line}")
     return lines
 

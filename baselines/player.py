@@ -6,7 +6,6 @@ from itertools import takewhile
 from random import Random
 from typing import Any
 
-import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from a2tgpo.baselines.script import Generate, Opening, Reply, Request, Script, Seen, Write
@@ -112,10 +111,8 @@ class Player:
         ]
 
     def _batch(self, question_ids: Sequence[str], seed: int, start: int) -> list[Played]:
-        # a last, smaller batch leaves environments idle
-        idle = [question_ids[-1]] * (self.env.num_envs - len(question_ids))
-        prompts, _ = self.env.reset(seed=seed, options={"question_ids": [*question_ids, *idle]})
-        plays = [self._begin(place, prompts[place], seed, start + place) for place in range(len(question_ids))]
+        begun = self.env.begin(question_ids)
+        plays = [self._begin(place, prompt, seed, start + place) for place, (prompt, _) in enumerate(begun)]
         while active := [place for place, play in enumerate(plays) if play.done is None]:
             self._let_speak([plays[place] for place in active])
             active = [place for place in active if plays[place].done is None]
@@ -140,7 +137,7 @@ class Player:
             spoken = self.voice.speak(requests, [play.seed * 1_000 + play.generations for play in waiting])
             for play, utterance in zip(waiting, spoken, strict=True):
                 if utterance is None:
-                    self._finish(play, StopReason.MAX_TOKENS, {"answer": "", "em": 0.0, "f1": 0.0})
+                    self._finish(play, StopReason.MAX_TOKENS)
                 else:
                     self._charge(play, utterance)
                     self._send(play, utterance.text)
@@ -161,27 +158,19 @@ class Player:
             raise ConfigError(f"{self.name}: got {got}, expected it to search or answer; end the loop of its script")
 
     def _step(self, plays: Sequence[_Play], active: Sequence[int]) -> None:
-        actions = [""] * self.env.num_envs
+        actions: dict[int, str] = {}
         for place in active:
             request = plays[place].request
             assert isinstance(request, Write)
             actions[place] = request.text
-        observations, _, terminated, truncated, info = self.env.step(tuple(actions))
-        over = np.logical_or(terminated, truncated)
-        for place in active:
-            play = plays[place]
-            play.turns, play.searches, play.in_a_row = int(info["turn"][place]), int(info["searches"][place]), 0
-            if over[place]:
-                self._finish(
-                    play, StopReason(info["stop"][place]), {key: info[key][place] for key in ("answer", "em", "f1")}
-                )
+        for place, step in self.env.advance(actions).items():
+            play, info = plays[place], step.info
+            play.turns, play.searches, play.in_a_row = info.turn, info.searches, 0
+            if info.stop is not None:
+                self._finish(play, info.stop, info.answer, info.em, info.f1)
             else:
-                self._send(
-                    play,
-                    Seen(
-                        observations[place], self._found(play.question, info["passage_ids"][place], observations[place])
-                    ),
-                )
+                passages = self._found(play.question, info.passage_ids, step.observation)
+                self._send(play, Seen(step.observation, passages))
 
     def _found(self, question: Question, ids: Sequence[str], observation: str) -> tuple[Passage, ...]:
         """The retrieved passages; those of a retriever that does not hold its corpus as one, the way they were
@@ -200,16 +189,7 @@ class Player:
                 " expected every script to end with `yield from answer(…)` or to go on until a limit stops it"
             ) from None
 
-    def _finish(self, play: _Play, stop: StopReason, scores: dict[str, Any]) -> None:
+    def _finish(self, play: _Play, stop: StopReason, answer: str = "", em: float = 0.0, f1: float = 0.0) -> None:
         play.script.close()
-        answer = str(scores["answer"]) if stop is StopReason.ANSWERED else ""
-        play.done = Played(
-            play.question,
-            answer,
-            float(scores["em"]),
-            float(scores["f1"]),
-            play.searches,
-            play.turns,
-            play.tokens,
-            stop,
-        )
+        answer = answer if stop is StopReason.ANSWERED else ""
+        play.done = Played(play.question, answer, em, f1, play.searches, play.turns, play.tokens, stop)

@@ -5,14 +5,14 @@ from a2tgpo.envs.protocols import PROTOCOLS
 from a2tgpo.envs.protocols.base import Action, Protocol
 from a2tgpo.envs.records import Passage, Question
 from a2tgpo.envs.registration import register_envs
-from a2tgpo.envs.scoring.answers import OUTCOMES
+from a2tgpo.envs.scoring.answers import ANSWER_SCORES
 from a2tgpo.envs.scoring.gold_value import EvidenceScorer, Exchange, Scorer, Transcript
 from a2tgpo.envs.search_qa import SearchQAEnv
 from a2tgpo.envs.spaces import UnicodeText
 from a2tgpo.envs.vector import SearchQAVectorEnv
 
 __all__ = [
-    "OUTCOMES",
+    "ANSWER_SCORES",
     "PROTOCOLS",
     "Action",
     "EvidenceScorer",

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from a2tgpo.checks import check_number, check_whole
 from a2tgpo.envs.budget import ObservationBudget
-from a2tgpo.envs.info import MISSING, Info
+from a2tgpo.envs.info import StepInfo
 from a2tgpo.envs.protocols import PROTOCOLS
 from a2tgpo.envs.protocols.base import Action, Protocol
 from a2tgpo.envs.records import Passage, Question
-from a2tgpo.envs.scoring.answers import Outcome, exact_match, f1
+from a2tgpo.envs.scoring.answers import AnswerScore, exact_match, f1
 from a2tgpo.envs.scoring.gold_value import Exchange, Scorer, Transcript
 from a2tgpo.episode import ActionKind, StopReason
 from a2tgpo.errors import RetrievalError
@@ -39,11 +39,11 @@ class Rules:
     max_turns: int = 5
     max_searches: int | None = None
     """`None` = only `max_turns` limits searching."""
-    outcome: Outcome = exact_match
+    score_answer: AnswerScore = exact_match
     format_penalty: float = 0.0
     """Subtracted from the final reward for every turn that broke the format."""
     scorer: Scorer | None = None
-    """`None` = nothing is scored; `information_gain` and `answer_logprob` are NaN."""
+    """`None` = nothing is scored: no turn has an information gain."""
     budget: ObservationBudget = field(default_factory=ObservationBudget)
 
     def __post_init__(self) -> None:
@@ -55,13 +55,18 @@ class Rules:
 
 
 class Step(NamedTuple):
-    """What `gymnasium.Env.step` returns."""
+    """What a turn led to."""
 
     observation: str
     reward: float
     terminated: bool
     truncated: bool
-    info: Info
+    info: StepInfo
+
+    @property
+    def over(self) -> bool:
+        """Has the episode ended?"""
+        return self.terminated or self.truncated
 
 
 class SearchEpisode:
@@ -85,9 +90,9 @@ class SearchEpisode:
     def transcript(self) -> Transcript:
         return Transcript(self.question.text, self.prompt, tuple(self._exchanges))
 
-    def start(self) -> tuple[str, Info]:
+    def start(self) -> tuple[str, StepInfo]:
         """The first observation and info."""
-        return self.prompt, self._info(action="")
+        return self.prompt, self._info(None)
 
     def propose(self, text: str) -> str | None:
         """Read the agent's text; the query that has to be searched before `resolve`, or None.
@@ -177,66 +182,56 @@ class SearchEpisode:
         self.stop = stop
         self._observation = observation
         self._exchanges.append(Exchange(text, observation, passages))
-        gain = MISSING
+        gain: float | None = None
         if self.rules.scorer is not None and (scored or stop is None):
             # Scored after turns without a search too: what they wrote may move a model's value, and is not the next
             # search's gain.
             value = self._score()
-            gain = value - self._value if scored else MISSING
+            gain = value - self._value if scored and value is not None and self._value is not None else None
             self._value = value
-        info = self._info(
-            action=str(action.kind),
-            query=action.text if action.kind is ActionKind.SEARCH else "",
-            answer=action.text if action.kind is ActionKind.ANSWER else "",
-            passages=passages,
-            gain=gain,
-            format_ok=action.format_ok,
-            error=error,
-        )
-        reward = info["outcome"] + info["shaping"] if stop is not None else 0.0
+        info = self._info(action, passages, gain, error)
+        reward = 0.0 if stop is None else info.outcome
         return Step(observation, reward, stop is StopReason.ANSWERED, stop not in (None, StopReason.ANSWERED), info)
 
-    def _score(self) -> float:
+    def _score(self) -> float | None:
         if self.rules.scorer is None:
-            return MISSING
+            return None
         return float(self.rules.scorer(self.transcript, self.question.answers))
 
     def _info(
         self,
-        *,
-        action: str,
-        query: str = "",
-        answer: str = "",
+        action: Action | None,
         passages: Sequence[Passage] = (),
-        gain: float = MISSING,
-        format_ok: bool = True,
+        gain: float | None = None,
         error: str = "",
-    ) -> Info:
-        """The info of a step: always the same keys and types. Scores are 0.0 until the episode ends, and stay 0.0 if it
-        ends unanswered.
-        """
-        answered = answer if self.stop is StopReason.ANSWERED else None
-        golds = self.question.answers
-        return {
-            "question_id": self.question.id,
-            "turn": self._turns,
-            "action": action,
-            "query": query,
-            "answer": answer,
-            "passage_ids": tuple(passage.id for passage in passages),
-            "retrieval_failed": bool(error),
-            "retrieval_error": error,
-            "retrieval_failures": self._failures,
-            "answer_logprob": self._value,
-            "information_gain": gain,
-            "outcome": 0.0 if self.stop is None else float(self.rules.outcome(answered, golds)),
-            "shaping": 0.0 if self.stop is None else 0.0 - self.rules.format_penalty * self._format_errors,
-            "em": 0.0 if answered is None else exact_match(answered, golds),
-            "f1": 0.0 if answered is None else f1(answered, golds),
-            "format_ok": format_ok,
-            "searches": self._searches,
-            "invalid_actions": self._invalid,
-            "stop": "" if self.stop is None else str(self.stop),
-            "state_key": self._observation,
-            "gold_answers": golds,
-        }
+    ) -> StepInfo:
+        """The info after an action, or after the reset."""
+        kind, text = (None, "") if action is None else (action.kind, action.text)
+        answered = text if self.stop is StopReason.ANSWERED else None
+        gold_answers = self.question.answers
+        score = 0.0 if self.stop is None else float(self.rules.score_answer(answered, gold_answers))
+        shaping = 0.0 if self.stop is None else 0.0 - self.rules.format_penalty * self._format_errors
+        return StepInfo(
+            question_id=self.question.id,
+            turn=self._turns,
+            action=kind,
+            query=text if kind is ActionKind.SEARCH else "",
+            answer=text if kind is ActionKind.ANSWER else "",
+            passage_ids=tuple(passage.id for passage in passages),
+            retrieval_failed=bool(error),
+            retrieval_error=error,
+            retrieval_failures=self._failures,
+            answer_logprob=self._value,
+            information_gain=gain,
+            score=score,
+            shaping=shaping,
+            outcome=score + shaping,
+            em=0.0 if answered is None else exact_match(answered, gold_answers),
+            f1=0.0 if answered is None else f1(answered, gold_answers),
+            format_ok=action is None or action.format_ok,
+            searches=self._searches,
+            invalid_actions=self._invalid,
+            stop=self.stop,
+            state_key=self._observation,
+            gold_answers=gold_answers,
+        )

@@ -14,7 +14,7 @@ from a2tgpo.envs.pool import QuestionPool, Retrievers
 from a2tgpo.envs.protocols import protocol_of
 from a2tgpo.envs.protocols.base import Protocol
 from a2tgpo.envs.records import Question
-from a2tgpo.envs.scoring.answers import Outcome, outcome_of
+from a2tgpo.envs.scoring.answers import AnswerScore, answer_score_of
 from a2tgpo.envs.scoring.gold_value import EvidenceScorer, Scorer, Transcript
 from a2tgpo.envs.search_episode import Rules, SearchEpisode
 from a2tgpo.envs.spaces import UnicodeText
@@ -30,7 +30,7 @@ def rules_of(
     max_turns: int,
     max_searches: int | None,
     protocol: str | Protocol,
-    reward: str | Outcome,
+    reward: str | AnswerScore,
     format_penalty: float,
     scorer: str | Scorer | None,
     budget: ObservationBudget,
@@ -52,8 +52,9 @@ def rules_of(
         )
     if not isinstance(budget, ObservationBudget):
         raise ConfigError(f"budget: got {budget!r}, expected an ObservationBudget or None")
+    score_answer = answer_score_of(reward)
     return Rules(
-        protocol_of(protocol), pool.top_k, max_turns, max_searches, outcome_of(reward), format_penalty, scorer, budget
+        protocol_of(protocol), pool.top_k, max_turns, max_searches, score_answer, format_penalty, scorer, budget
     )
 
 
@@ -83,7 +84,7 @@ class SearchQAEnv(gym.Env[str, str]):
         max_searches: search budget; `None` = no limit of its own.
         max_turns: turn limit.
         protocol: how actions and observations are written: a name in `PROTOCOLS` or a `Protocol`.
-        reward: the outcome: a name in `OUTCOMES` or a callable (answer or None, golds) -> float.
+        reward: the outcome: a name in `ANSWER_SCORES` or a callable (answer or None, golds) -> float.
         format_penalty: subtracted from the final reward for every turn that broke the format.
         scorer: values the gold answer for `answer_logprob` and `information_gain`: "evidence", a `Scorer`, or None for
             neither.
@@ -108,7 +109,7 @@ class SearchQAEnv(gym.Env[str, str]):
         max_searches: int | None = None,
         max_turns: int = 5,
         protocol: str | Protocol = "tags",
-        reward: str | Outcome = "em",
+        reward: str | AnswerScore = "em",
         format_penalty: float = 0.0,
         scorer: str | Scorer | None = "evidence",
         budget: ObservationBudget | None = None,
@@ -137,7 +138,8 @@ class SearchQAEnv(gym.Env[str, str]):
         super().reset(seed=seed)
         question = choose(self.pool, self.np_random, options)
         self._episode = SearchEpisode(question, self.rules)
-        return self._episode.start()
+        observation, info = self._episode.start()
+        return observation, info.as_dict()
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """Run one turn.
@@ -149,10 +151,9 @@ class SearchQAEnv(gym.Env[str, str]):
         if self._episode is None:
             raise RuntimeError("step: got a step before the first reset; call reset first")
         query = self._episode.propose(checked_text(action))
-        if query is None:
-            return self._episode.resolve()
-        (found,) = self.pool.search([(self._episode.question.corpus, query)])
-        return self._episode.resolve(found)
+        found = [] if query is None else self.pool.search([(self._episode.question.corpus, query)])[0]
+        observation, reward, terminated, truncated, info = self._episode.resolve(found)
+        return observation, reward, terminated, truncated, info.as_dict()
 
     def render(self) -> str | None:
         """The transcript so far, in "ansi" mode."""

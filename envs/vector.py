@@ -1,6 +1,6 @@
 """Many search-QA episodes at once, with one retriever call per step."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from a2tgpo.checks import check_whole
 from a2tgpo.envs.budget import ObservationBudget
-from a2tgpo.envs.info import INFO_TYPES, Info
+from a2tgpo.envs.info import INFO_TYPES, Info, StepInfo
 from a2tgpo.envs.pool import QuestionPool, Retrievers
 from a2tgpo.envs.protocols.base import Protocol
 from a2tgpo.envs.records import Question
-from a2tgpo.envs.scoring.answers import Outcome
+from a2tgpo.envs.scoring.answers import AnswerScore
 from a2tgpo.envs.scoring.gold_value import Scorer
 from a2tgpo.envs.search_episode import Rules, SearchEpisode, Step
 from a2tgpo.envs.search_qa import MAX_ACTION_LENGTH, checked_text, choose, observation_space_of, rules_of
@@ -55,7 +55,7 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
         max_searches: int | None = None,
         max_turns: int = 5,
         protocol: str | Protocol = "tags",
-        reward: str | Outcome = "em",
+        reward: str | AnswerScore = "em",
         format_penalty: float = 0.0,
         scorer: str | Scorer | None = "evidence",
         budget: ObservationBudget | None = None,
@@ -85,7 +85,7 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
         self._rngs = [seeding.np_random(None)[0] for _ in range(num_envs)]
         self._episodes: list[SearchEpisode | None] = [None] * num_envs
         self._observations = [""] * num_envs
-        self._infos: list[Info] = [{} for _ in range(num_envs)]
+        self._infos = {key: _column(kind, num_envs) for key, kind in INFO_TYPES.items()}
         self._terminated = np.zeros(num_envs, dtype=np.bool_)
         self._truncated = np.zeros(num_envs, dtype=np.bool_)
 
@@ -126,7 +126,7 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
                 self._rngs[index] = seeding.np_random(env_seed)[0]
             single_options = others if question_ids is None else {"question_id": question_ids[index]}
             self._start(index, single_options)
-        return tuple(self._observations), self._batched(self._infos, chosen)
+        return tuple(self._observations), self._reported(chosen)
 
     def step(self, actions: Sequence[str | None]) -> VectorStep:
         """One turn in every environment (in those with an action, where finished ones are left alone).
@@ -138,25 +138,58 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
         """
         if len(actions) != self.num_envs:
             raise ConfigError(
-                f"step: got {len(actions)} actions, expected one per environment ({self.num_envs}); finished ones take"
-                " any text, for example ''"
+                f"step: got {len(actions)} actions, expected one per environment ({self.num_envs}); finished ones take "
+                "any text, for example ''"
             )
         finished = self._terminated | self._truncated
-        idle, reported = finished, np.ones(self.num_envs, dtype=np.bool_)
         rewards = np.zeros(self.num_envs, dtype=np.float64)
+        idle, reported = finished, np.ones(self.num_envs, dtype=np.bool_)
         if self.autoreset_mode is AutoresetMode.DISABLED:
-            idle = finished | np.array([action is None for action in actions])
+            idle = finished | np.fromiter((action is None for action in actions), np.bool_, self.num_envs)
             reported = ~idle
-            for index in np.flatnonzero(finished):
+        for index in np.flatnonzero(finished).tolist():
+            if self.autoreset_mode is AutoresetMode.DISABLED:
                 self._observations[index] = ""
-        else:
-            for index in np.flatnonzero(finished):
-                self._start(int(index), None)
-        for row, step in self._turns(actions, np.flatnonzero(~idle)).items():
-            self._observations[row], rewards[row], self._terminated[row], self._truncated[row], self._infos[row] = step
+            else:
+                self._start(index, None)
+        turns = {index: checked_text(actions[index]) for index in np.flatnonzero(~idle).tolist()}
+        for index, step in self._turns(turns).items():
+            rewards[index] = step.reward
         terminated, truncated = self._terminated.copy(), self._truncated.copy()
         extra = self._same_step_reset(terminated | truncated) if self.autoreset_mode is AutoresetMode.SAME_STEP else {}
-        return tuple(self._observations), rewards, terminated, truncated, extra | self._batched(self._infos, reported)
+        return tuple(self._observations), rewards, terminated, truncated, extra | self._reported(reported)
+
+    def begin(self, question_ids: Sequence[str]) -> list[tuple[str, StepInfo]]:
+        """Ask these questions in the first environments; the others wait. With `advance`, the way to drive episodes
+        without Gymnasium's arrays: it costs time for the episodes at hand only, however many environments there are.
+
+        Returns:
+            First observation and info of each.
+
+        Raises:
+            ConfigError: for more questions than environments, an unknown id, or environments that restart by
+                themselves.
+        """
+        if self.autoreset_mode is not AutoresetMode.DISABLED:
+            raise ConfigError(
+                f"autoreset_mode: got {self.autoreset_mode.value!r}, expected 'Disabled', where finished episodes stay "
+                "finished; make the environment with autoreset_mode=AutoresetMode.DISABLED"
+            )
+        if len(question_ids) > self.num_envs:
+            raise ConfigError(
+                f"begin: got {len(question_ids)} questions for {self.num_envs} environments, expected at most as many; "
+                "raise num_envs or ask them in several batches"
+            )
+        return [self._start(index, {"question_id": name}) for index, name in enumerate(question_ids)]
+
+    def advance(self, actions: Mapping[int, str]) -> dict[int, Step]:
+        """One turn in the environments named, with one retriever call.
+
+        Raises:
+            RuntimeError: before the first reset, or for an environment whose episode is over.
+            TypeError: if an action is not text.
+        """
+        return self._turns({index: checked_text(action) for index, action in actions.items()})
 
     def render(self) -> tuple[str, ...] | None:
         """The transcripts so far, in "ansi" mode."""
@@ -167,16 +200,21 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
             t.prompt + "".join(exchange.action + exchange.observation for exchange in t.exchanges) for t in transcripts
         )
 
-    def _turns(self, actions: Sequence[str | None], running: NDArray[np.intp]) -> dict[int, Step]:
-        """Step the running episodes with one search call."""
+    def _turns(self, actions: Mapping[int, str]) -> dict[int, Step]:
+        """Step these episodes with one search call."""
         queries: dict[int, str] = {}
-        for index in running:
-            query = self._episode(int(index)).propose(checked_text(actions[index]))
+        for index, text in actions.items():
+            query = self._episode(index).propose(text)
             if query is not None:
-                queries[int(index)] = query
+                queries[index] = query
         found = self.pool.search([(self.question(index).corpus, query) for index, query in queries.items()])
         hits = dict(zip(queries, found, strict=True))
-        return {int(index): self._episode(int(index)).resolve(hits.get(int(index), [])) for index in running}
+        steps = {index: self._episode(index).resolve(hits.get(index, [])) for index in actions}
+        for index, step in steps.items():
+            self._observations[index] = step.observation
+            self._terminated[index], self._truncated[index] = step.terminated, step.truncated
+            self._keep(index, step.info)
+        return steps
 
     def _same_step_reset(self, finished: Flags) -> Info:
         """Restart finished episodes at once; their last observation and info go under `final_obs` and `final_info`."""
@@ -185,7 +223,7 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
         final_obs = np.full(self.num_envs, None, dtype=object)
         for index in np.flatnonzero(finished):
             final_obs[index] = self._observations[index]
-        final_info = self._batched(self._infos, finished)
+        final_info = self._reported(finished)
         for index in np.flatnonzero(finished):
             self._start(int(index), None)
         return {
@@ -195,11 +233,13 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
             "_final_info": finished.copy(),
         }
 
-    def _start(self, index: int, options: dict[str, Any] | None) -> None:
+    def _start(self, index: int, options: dict[str, Any] | None) -> tuple[str, StepInfo]:
         episode = SearchEpisode(choose(self.pool, self._rngs[index], options), self.rules)
-        self._episodes[index] = episode
-        self._observations[index], self._infos[index] = episode.start()
+        observation, info = episode.start()
+        self._episodes[index], self._observations[index] = episode, observation
         self._terminated[index] = self._truncated[index] = False
+        self._keep(index, info)
+        return observation, info
 
     def _episode(self, index: int) -> SearchEpisode:
         episode = self._episodes[index]
@@ -239,16 +279,20 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
             )
         return chosen, question_ids, others
 
-    def _batched(self, infos: Sequence[Info], reported: Flags) -> Info:
+    def _keep(self, index: int, info: StepInfo) -> None:
+        """Write an info into the arrays, one per key."""
+        for key, value in info.as_dict().items():
+            self._infos[key][index] = value
+
+    def _reported(self, reported: Flags) -> Info:
         """One array per info key, and `_key` for who reported it, as Gymnasium batches infos."""
         batched: Info = {}
-        for key, kind in INFO_TYPES.items():
-            dtype = _DTYPES.get(kind)
-            array = (
-                np.full(self.num_envs, None, dtype=object) if dtype is None else np.zeros(self.num_envs, dtype=dtype)
-            )
-            for index, info in enumerate(infos):
-                if info:
-                    array[index] = info[key]
-            batched[key], batched[f"_{key}"] = array, reported.copy()
+        for key, column in self._infos.items():
+            batched[key], batched[f"_{key}"] = column.copy(), reported.copy()
         return batched
+
+
+def _column(kind: type, rows: int) -> NDArray[Any]:
+    """An info key of all environments; empty until they are reset."""
+    dtype = _DTYPES.get(kind)
+    return np.full(rows, None, dtype=object) if dtype is None else np.zeros(rows, dtype=dtype)

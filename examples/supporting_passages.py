@@ -22,11 +22,11 @@ def new_supporting_passages(episode: Episode) -> list[float | None]:
     """The rule: a search turn earns 1 for each supporting passage of its question that no earlier turn has retrieved;
     other turns have no value.
     """
-    missing = set(episode.info["supporting"])
+    missing = set(episode.supporting)
     values: list[float | None] = []
     for turn in episode.turns:
         if turn.action is ActionKind.SEARCH:
-            found = missing.intersection(turn.info["passage_ids"])
+            found = missing.intersection(turn.passage_ids)
             missing -= found
             values.append(float(len(found)))
         else:
@@ -46,7 +46,7 @@ class A2TGPOWithSupport(A2TGPO):
 
 def played(passage_ids: list[list[str]], outcome: float) -> Episode:
     """An episode that ran one search per list of retrieved passages, then answered."""
-    searches = [Turn((1,), (2,), (-0.5,), ActionKind.SEARCH, info={"passage_ids": tuple(ids)}) for ids in passage_ids]
+    searches = [Turn((1,), (2,), (-0.5,), ActionKind.SEARCH, passage_ids=tuple(ids)) for ids in passage_ids]
     answer = Turn((1,), (3,), (-0.5,), ActionKind.ANSWER, reward=outcome)
     return Episode(
         0,
@@ -55,7 +55,7 @@ def played(passage_ids: list[list[str]], outcome: float) -> Episode:
         (*searches, answer),
         outcome,
         StopReason.ANSWERED,
-        info={"supporting": ("ada", "byron")},
+        supporting=("ada", "byron"),
     )
 
 

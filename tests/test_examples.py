@@ -8,7 +8,15 @@ from types import ModuleType
 
 import pytest
 
-from a2tgpo.config import Environment, Model, Recipe, Rollout, Training, Update, WarmStart
+from a2tgpo.config import (
+    EnvironmentSettings,
+    ModelSettings,
+    Recipe,
+    RolloutSettings,
+    TrainingSettings,
+    UpdateSettings,
+    WarmStartSettings,
+)
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 LENGTHS = {"agent_loop": 40, "train_and_plot": 60, "my_algorithm": 30}
@@ -57,14 +65,14 @@ def test_my_retriever() -> None:
 
 def test_train_and_plot(tmp_path: Path) -> None:
     recipe = Recipe(
-        environment=Environment(worlds=2, max_turns=3, max_searches=2),
-        model=Model(source="tiny"),
-        warm_start=WarmStart(
+        environment=EnvironmentSettings(worlds=2, max_turns=3, max_searches=2),
+        model=ModelSettings(source="tiny"),
+        warm_start=WarmStartSettings(
             target_success=0.0, max_steps=10, evaluate_every=10, evaluate_questions=8, demonstrations=200
         ),
-        rollout=Rollout(questions=2, group_size=2, max_action_tokens=6, max_episode_tokens=200),
-        update=Update(mini_batches=2),
-        training=Training(steps=1, evaluate_every=1, evaluate_questions=8),
+        rollout=RolloutSettings(questions=2, group_size=2, max_action_tokens=6, max_episode_tokens=200),
+        update=UpdateSettings(mini_batches=2),
+        training=TrainingSettings(steps=1, evaluate_every=1, evaluate_questions=8),
     )
     picture = loaded("train_and_plot").main(recipe, tmp_path)
     assert picture.stat().st_size > 1000

@@ -128,7 +128,7 @@ def bench_rollout(
         raise ConfigError(f"episodes: got {episodes}, expected at most {len(env.questions)}, the bench's questions")
     engines: dict[str, Engine] = {BASELINE: GenerateEngine(policy), OURS: TransformersEngine(policy)}
     if vllm:
-        engines[VLLM] = VLLMEngine(policy, config.VLLM(), CONTEXT)
+        engines[VLLM] = VLLMEngine(policy, config.VLLMSettings(), CONTEXT)
     best: dict[str, tuple[float, list[Episode]]] = {}
     for _ in range(repeats):
         for name, engine in engines.items():

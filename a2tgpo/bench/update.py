@@ -25,13 +25,13 @@ from a2tgpo.bench import (
     table,
     verdict,
 )
-from a2tgpo.config import Update
+from a2tgpo.config import UpdateSettings
 from a2tgpo.episode import Episode
 from a2tgpo.errors import ConfigError
 from a2tgpo.information_gain import measure
 from a2tgpo.information_gain.probes import Scaffold
 from a2tgpo.policy import Policy
-from a2tgpo.training.update import Sample, Updater
+from a2tgpo.training.update import TrainingBatch, Updater
 
 BARE, TRAINING, STEP = "bare forward + backward + optimiser", "loss + backward + optimiser", "whole step"
 TARGETS = {TRAINING: 1.10, STEP: 1.45}
@@ -140,7 +140,7 @@ def bench_update(
             " nothing"
         )
     policy = bench_policy(model, dtype, device)
-    settings = Update(learning_rate=1e-9, mini_batches=mini_batches, micro_batch_tokens=micro_batch_tokens)
+    settings = UpdateSettings(learning_rate=1e-9, mini_batches=mini_batches, micro_batch_tokens=micro_batch_tokens)
     batches = {
         size: bench_episodes(replace(shape, episodes=size), int(policy.model.config.vocab_size)) for size in sizes
     }
@@ -165,7 +165,7 @@ def bench_update(
     return UpdateBench(costs, tokens, described)
 
 
-def _ways(policy: Policy, episodes: list[Episode], settings: Update) -> dict[str, Callable[[], object]]:
+def _ways(policy: Policy, episodes: list[Episode], settings: UpdateSettings) -> dict[str, Callable[[], object]]:
     algorithm = ALGORITHMS["a2tgpo"]()
     updater = Updater(policy, settings, algorithm.loss, total_steps=1, seed=0)
     ordered = sorted(episodes, key=lambda episode: -episode.num_tokens)
@@ -183,10 +183,10 @@ def _ways(policy: Policy, episodes: list[Episode], settings: Update) -> dict[str
             updater.optimizer.step()
         policy.model.eval()
 
-    def sample() -> Sample:
+    def sample() -> TrainingBatch:
         measured = measure(policy, episodes, SCAFFOLD, micro_batch_tokens=settings.micro_batch_tokens)
         turns = tabulate(measured.episodes)
-        return Sample(measured.tokens, measured.scores.logprobs, turns.group, algorithm(turns))
+        return TrainingBatch(measured.tokens, measured.scores.logprobs, turns.group, algorithm(turns))
 
     ready = sample()
     return {BARE: bare, TRAINING: lambda: updater(ready, 0), STEP: lambda: updater(sample(), 0)}

@@ -28,7 +28,7 @@ def explain(words: list[str], console: Console) -> int:
     options = parse(ExplainOptions, words, "explain")
     from a2tgpo.algorithms.explain import explain as explained
     from a2tgpo.algorithms.loader import make_algorithm
-    from a2tgpo.run_folder.log import read_episodes
+    from a2tgpo.run_folder.episodes import read_episodes
 
     algorithm = make_algorithm(options.algorithm)
     if not options.episode.is_file():

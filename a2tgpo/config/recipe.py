@@ -21,7 +21,7 @@ from a2tgpo.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class EnvironmentSettings:
     """Which questions are asked, over which corpus, under which limits."""
 
     id: str = "a2tgpo/Almanac-v0"
@@ -52,7 +52,7 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ModelSettings:
     """The policy and the engine that generates for it."""
 
     source: str = "tiny"
@@ -74,7 +74,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class VLLM:
+class VLLMSettings:
     """Settings of the vLLM engine; the transformers engine needs none."""
 
     kv_cache_gib: float = 1.0
@@ -88,7 +88,7 @@ class VLLM:
 
 
 @dataclass(frozen=True, slots=True)
-class WarmStart:
+class WarmStartSettings:
     """Supervised start on scripted demonstrations; the same for every algorithm and seed of a study."""
 
     enabled: bool = True
@@ -114,7 +114,7 @@ class WarmStart:
 
 
 @dataclass(frozen=True, slots=True)
-class Rollout:
+class RolloutSettings:
     """One batch of episodes."""
 
     questions: int = 16
@@ -129,7 +129,7 @@ class Rollout:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class UpdateSettings:
     """How a batch of episodes changes the policy."""
 
     learning_rate: float = 4e-4
@@ -153,7 +153,7 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Gain:
+class GainSettings:
     """How information gain is measured."""
 
     measure: Literal["logprob", "prob"] = "logprob"
@@ -169,7 +169,7 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class TrainingSettings:
     """Length of a run, evaluation and checkpoints."""
 
     steps: int = 60
@@ -182,7 +182,7 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class StudySettings:
     """What `a2tgpo compare` runs."""
 
     algorithms: tuple[str, ...] = ("a2tgpo", "igpo", "gigpo", "grpo")
@@ -213,15 +213,15 @@ class Recipe:
     algorithm_options: dict[str, float | str | bool] = field(default_factory=dict)
     """Hyper-parameters of the algorithm and, as `loss.NAME`, of its loss, where they differ from its published ones."""
     seed: int = 0
-    environment: Environment = field(default_factory=Environment)
-    model: Model = field(default_factory=Model)
-    vllm: VLLM = field(default_factory=VLLM)
-    warm_start: WarmStart = field(default_factory=WarmStart)
-    rollout: Rollout = field(default_factory=Rollout)
-    update: Update = field(default_factory=Update)
-    information_gain: Gain = field(default_factory=Gain)
-    training: Training = field(default_factory=Training)
-    study: Study = field(default_factory=Study)
+    environment: EnvironmentSettings = field(default_factory=EnvironmentSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    vllm: VLLMSettings = field(default_factory=VLLMSettings)
+    warm_start: WarmStartSettings = field(default_factory=WarmStartSettings)
+    rollout: RolloutSettings = field(default_factory=RolloutSettings)
+    update: UpdateSettings = field(default_factory=UpdateSettings)
+    information_gain: GainSettings = field(default_factory=GainSettings)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    study: StudySettings = field(default_factory=StudySettings)
 
     def __post_init__(self) -> None:
         if not self.name or self.name.startswith(".") or set(self.name) & set("/\\\0"):

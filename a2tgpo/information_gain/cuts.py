@@ -26,7 +26,7 @@ def ran_search(episode: Episode, turn: int) -> bool:
     """
     step = episode.turns[turn]
     refused = turn == episode.num_turns - 1 and episode.stop is StopReason.MAX_SEARCHES
-    return step.action is ActionKind.SEARCH and not refused and not step.info.get("retrieval_failed", False)
+    return step.action is ActionKind.SEARCH and not refused and not step.retrieval_failed
 
 
 def observation_cuts(episode: Episode) -> Cuts:

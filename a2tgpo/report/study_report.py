@@ -12,10 +12,10 @@ from typing import Any
 
 from a2tgpo.config import Recipe
 from a2tgpo.errors import ConfigError
+from a2tgpo.files import write_text
 from a2tgpo.report import figures, tables
 from a2tgpo.report.page import page, script
 from a2tgpo.report.viewer import LIMIT, Collection, block, episode_files, section
-from a2tgpo.run_folder.log import write_text
 from a2tgpo.studies.comparable import Departure, check_comparable
 from a2tgpo.studies.study import Job, labels_of, load_study, usable
 from a2tgpo.studies.verdicts import Comparison, Statistics, power_sentence, statistics_of, words

@@ -14,9 +14,11 @@ from typing import Any, Final
 from a2tgpo.algorithms.explain import workings_of
 from a2tgpo.algorithms.loader import make_algorithm
 from a2tgpo.config import Recipe, load_recipe
+from a2tgpo.episode import Turn
 from a2tgpo.errors import ConfigError
+from a2tgpo.files import write_text
 from a2tgpo.report.page import asset, data_block, page, script
-from a2tgpo.run_folder.log import episode_from_dict, write_text
+from a2tgpo.run_folder.episodes import CREDIT, VALUES, episode_from_dict
 from a2tgpo.training.parts import nested
 
 LIMIT: Final = 1000
@@ -91,36 +93,37 @@ class Collection:
         return nothing
 
     def _episode(self, run: int, step: str, row: dict[str, Any], z: Sequence[float | None]) -> dict[str, Any]:
-        info = row["info"]
+        episode = episode_from_dict(row)
         return {
             "run": run,
             "step": int(step) if step.isdigit() else step,
-            "group": row["group"],
-            "question": row["question_id"],
-            "gold": row["gold_answers"],
-            "outcome": row["outcome"],
-            "em": info.get("em"),
-            "f1": _short(info.get("f1")),
-            "answer": info.get("answer") or "",
-            "stop": row["stop"],
-            "error": str(info.get("error", "")),
+            "group": episode.group,
+            "question": episode.question_id,
+            "gold": episode.gold_answers,
+            "outcome": _short(episode.outcome),
+            "em": episode.em,
+            "f1": _short(episode.f1),
+            "answer": episode.answer,
+            "stop": str(episode.stop),
+            "error": episode.error,
             "closing": self._text(row["closing_text"]),
-            "turns": [self._turn(turn, value) for turn, value in zip(row["turns"], z, strict=True)],
+            "turns": [
+                self._turn(turn, texts, value)
+                for turn, texts, value in zip(episode.turns, row["turns"], z, strict=True)
+            ],
         }
 
-    def _turn(self, turn: dict[str, Any], z: float | None) -> dict[str, Any]:
+    def _turn(self, turn: Turn, row: dict[str, Any], z: float | None) -> dict[str, Any]:
         return {
-            "context": self._text(turn["context_text"]),
-            "tokens": [self._text(text) for text in turn["action_texts"]],
-            "logprobs": [_short(value) for value in turn["action_logprobs"]],
-            "action": turn["action"],
-            "query": turn["info"].get("query") or "",
-            "passages": turn["info"].get("passage_ids") or [],
+            "context": self._text(row["context_text"]),
+            "tokens": [self._text(text) for text in row["action_texts"]],
+            "logprobs": [_short(value) for value in turn.action_logprobs],
+            "action": str(turn.action),
+            "query": turn.query,
+            "passages": list(turn.passage_ids),
             "z": z,
-            **{
-                name: _short(turn.get(name))
-                for name in ("information_gain", "value_before", "value_after", "advantage", "clip_scale", "weight")
-            },
+            "information_gain": _short(turn.information_gain),
+            **{name: _short(row.get(name)) for name in (*VALUES, *CREDIT)},
         }
 
 

@@ -5,7 +5,6 @@ other file. It is written under a temporary name, flushed to disk and renamed, s
 for a checkpoint. Nothing is ever unpickled.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -19,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from a2tgpo.errors import CheckpointError
+from a2tgpo.files import file_sha256, publish
 
 _STATE = "state.json"
 
@@ -89,21 +89,6 @@ def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoin
     return Checkpoint(state["step"], weights, optimizer, state)
 
 
-def publish(partial: Path, final: Path) -> None:
-    """Flush a finished folder to disk and give it its name; a folder of that name from an earlier attempt is
-    replaced.
-    """
-    for file in [*(path for path in partial.rglob("*") if path.is_file()), partial]:
-        descriptor = os.open(file, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    if final.exists():
-        shutil.rmtree(final)
-    partial.rename(final)
-
-
 def optimizer_tensors(optimizer: torch.optim.Optimizer, names: Mapping[Tensor, str]) -> dict[str, Tensor]:
     """An optimiser's per-parameter state as named tensors, `parameter/quantity`."""
     return {
@@ -126,9 +111,3 @@ def restore_optimizer(
         optimizer.state[parameter][quantity] = (
             value.cpu().clone() if value.ndim == 0 else value.to(parameter.device, copy=True)
         )
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -7,10 +7,8 @@ episodes/        sampled episodes with their credit, one file per logged step
 tensorboard/     the same metrics for TensorBoard
 """
 
-import dataclasses
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,8 +16,10 @@ from typing import Any
 from torch.utils.tensorboard import SummaryWriter
 
 from a2tgpo.batch import Credit
-from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
+from a2tgpo.episode import Episode
 from a2tgpo.errors import ConfigError
+from a2tgpo.files import nulls, write_text
+from a2tgpo.run_folder.episodes import episode_to_dict
 
 
 class RunLog:
@@ -36,9 +36,9 @@ class RunLog:
         line = {
             "kind": kind,
             "step": step,
-            **{name: None if math.isnan(value) else value for name, value in values.items()},
+            **values,
         }
-        self._metrics.write(json.dumps(line, allow_nan=False) + "\n")
+        self._metrics.write(json.dumps(nulls(line), allow_nan=False) + "\n")
         self._metrics.flush()
         for name, value in values.items():
             if not math.isnan(value):
@@ -64,13 +64,6 @@ class RunLog:
     def close(self) -> None:
         self._metrics.close()
         self._board.close()
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a whole file or none."""
-    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
 
 
 def read_metrics(folder: Path, kind: str | None = None) -> list[dict[str, Any]]:
@@ -107,86 +100,6 @@ def rewind_metrics(folder: Path, step: int) -> None:
         if row["step"] <= step:
             kept.append(line)
     write_text(path, "".join(line + "\n" for line in kept))
-
-
-def episode_to_dict(
-    episode: Episode, tokenizer: Any, credit: Credit | None, row: int, values: Sequence[Sequence[float]] | None = None
-) -> dict[str, Any]:
-    """An episode as JSON: all its fields, the text of every token, and per turn its credit (row `row` of `credit`) and
-    the gold answer's values.
-    """
-    data = {entry.name: getattr(episode, entry.name) for entry in dataclasses.fields(episode)}
-    data["closing_text"] = tokenizer.decode(list(episode.closing_ids))
-    data["turns"] = []
-    for index, turn in enumerate(episode.turns):
-        fields = {entry.name: getattr(turn, entry.name) for entry in dataclasses.fields(turn)}
-        texts = {
-            "context_text": tokenizer.decode(list(turn.context_ids)),
-            "action_texts": tokenizer.batch_decode([[token] for token in turn.action_ids]),
-        }
-        given = (
-            {}
-            if credit is None
-            else {name: float(getattr(credit, name)[row, index]) for name in ("advantage", "clip_scale", "weight")}
-        )
-        around = (
-            {}
-            if values is None
-            else {name: _number(values[row][index + step]) for step, name in enumerate(("value_before", "value_after"))}
-        )
-        data["turns"].append(fields | texts | given | around)
-    return data
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def episode_from_dict(data: Mapping[str, Any]) -> Episode:
-    """Inverse of `episode_to_dict`; the texts and the credit are left aside."""
-    turn_names = [entry.name for entry in dataclasses.fields(Turn)]
-    turns = tuple(
-        Turn(
-            **{
-                **{name: turn[name] for name in turn_names},
-                "context_ids": tuple(turn["context_ids"]),
-                "action_ids": tuple(turn["action_ids"]),
-                "action_logprobs": tuple(turn["action_logprobs"]),
-                "action": ActionKind(turn["action"]),
-            }
-        )
-        for turn in data["turns"]
-    )
-    rest = {
-        entry.name: data[entry.name]
-        for entry in dataclasses.fields(Episode)
-        if entry.name not in ("turns", "stop", "closing_ids", "gold_answers")
-    }
-    return Episode(
-        **rest,
-        turns=turns,
-        stop=StopReason(data["stop"]),
-        closing_ids=tuple(data["closing_ids"]),
-        gold_answers=tuple(data["gold_answers"]),
-    )
-
-
-def read_episodes(path: Path) -> list[Episode]:
-    """Episodes of a file that `RunLog.episodes` wrote.
-
-    Raises:
-        ConfigError: if a line of the file is no such episode.
-    """
-    episodes = []
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
-        try:
-            episodes.append(episode_from_dict(json.loads(line)))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(
-                f"episodes: line {number} of {path} is no recorded episode ({error}); expected a file of a run's"
-                " episodes folder"
-            ) from error
-    return episodes
 
 
 def mean(values: Iterable[float]) -> float:

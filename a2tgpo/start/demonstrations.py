@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-import numpy as np
-
 from a2tgpo.envs import SearchQAVectorEnv
 from a2tgpo.envs.almanac import ErrorModel, Expert
 from a2tgpo.envs.records import Passage, Question
@@ -69,29 +67,21 @@ def _play(
     experts: Sequence[Expert],
     passages: dict[str, Passage],
 ) -> list[Demonstration]:
-    idle = env.num_envs - len(questions)  # a last, smaller batch leaves environments idle
-    ids = [question.id for question in (*questions, *[questions[-1]] * idle)]
-    observations, _ = env.reset(seed=0, options={"question_ids": ids})
-    token_ids = [chat.prompt_ids(observations[place]) for place in range(len(questions))]
+    token_ids = [chat.prompt_ids(observation) for observation, _ in env.begin([question.id for question in questions])]
     masks = [[False] * len(prompt) for prompt in token_ids]
     outcomes = [0.0] * len(questions)
     found: list[list[Passage]] = [[] for _ in questions]
     active = list(range(len(questions)))
     while active:
-        actions = [""] * env.num_envs
-        for place in active:
-            actions[place] = experts[place].act(found[place])
-        observations, rewards, terminated, truncated, info = env.step(tuple(actions))
-        over = np.logical_or(terminated, truncated)
-        for place in active:
-            shown = [] if over[place] else chat.observation_ids(observations[place], ())
+        actions = {place: experts[place].act(found[place]) for place in active}
+        for place, step in env.advance(actions).items():
+            shown = [] if step.over else chat.observation_ids(step.observation, ())
             written = chat.action_ids(actions[place])
             token_ids[place] += written + shown
             masks[place] += [True] * len(written) + [False] * len(shown)
-            outcomes[place] += float(rewards[place])
-            found[place] = [passages[key] for key in info["passage_ids"][place]]
-        active = [place for place in active if not over[place]]
-    return [
-        Demonstration(tuple(row), tuple(mask), outcome)
-        for row, mask, outcome in zip(token_ids, masks, outcomes, strict=True)
-    ]
+            outcomes[place] += step.reward
+            found[place] = [passages[key] for key in step.info.passage_ids]
+            if step.over:
+                active.remove(place)
+    rows = zip(token_ids, masks, outcomes, strict=True)
+    return [Demonstration(tuple(row), tuple(mask), outcome) for row, mask, outcome in rows]

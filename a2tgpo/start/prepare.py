@@ -20,8 +20,8 @@ from a2tgpo import __version__
 from a2tgpo.config import Recipe
 from a2tgpo.envs.protocols import protocol_of
 from a2tgpo.errors import ConfigError
+from a2tgpo.files import file_sha256, publish
 from a2tgpo.policy import Policy
-from a2tgpo.run_folder.checkpoint import file_sha256, publish
 from a2tgpo.run_folder.lock import claim
 
 RESULT = "warm-start.json"

@@ -115,7 +115,7 @@ def make_demonstrations(policy: Policy, recipe: Recipe) -> list[Demonstration]:
     return demonstrate(split.rollout.env, chat, order[: settings.demonstrations], relations, errors, settings.seed)
 
 
-def success(split: Split, settings: config.WarmStart, temperature: float) -> float:
+def success(split: Split, settings: config.WarmStartSettings, temperature: float) -> float:
     """Share of correct answers on the warm start's fixed held-out questions."""
     questions = fixed_subset(split.questions, settings.evaluate_questions, seed=settings.seed)
     return evaluate(split.rollout, questions, seed=settings.seed, temperature=temperature).metrics["em"]
@@ -124,7 +124,9 @@ def success(split: Split, settings: config.WarmStart, temperature: float) -> flo
 class _Trainer:
     """Next-token training on demonstrations."""
 
-    def __init__(self, policy: Policy, settings: config.WarmStart, demonstrations: Sequence[Demonstration]) -> None:
+    def __init__(
+        self, policy: Policy, settings: config.WarmStartSettings, demonstrations: Sequence[Demonstration]
+    ) -> None:
         self.policy = policy
         self.settings = settings
         self.optimizer = torch.optim.AdamW(

@@ -19,7 +19,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from a2tgpo.algorithms.loader import make_algorithm
 from a2tgpo.config import Recipe, to_toml
-from a2tgpo.run_folder.log import read_metrics, write_text
+from a2tgpo.files import write_text
+from a2tgpo.run_folder.log import read_metrics
 from a2tgpo.run_folder.resume import check_same_recipe
 from a2tgpo.start.prepare import cache_key, prepare_model
 from a2tgpo.studies.comparable import check_comparable

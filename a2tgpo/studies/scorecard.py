@@ -19,9 +19,10 @@ import numpy as np
 from scipy import stats
 from scipy.special import comb
 
-from a2tgpo.run_folder.log import mean, write_text
+from a2tgpo.files import write_text
+from a2tgpo.run_folder.log import mean
 
-Row = Mapping[str, Any]
+ResultRow = Mapping[str, Any]
 MEANS = ("em", "f1", "answered", "searches", "turns", "tokens")
 BINS = 10
 FEW = 20
@@ -54,7 +55,7 @@ class Calibration:
     """Mean squared distance between probability and outcome."""
 
 
-def lines_of(dataset: str, rows: Sequence[Row]) -> list[Line]:
+def lines_of(dataset: str, rows: Sequence[ResultRow]) -> list[Line]:
     """All questions of a data set, then by hops, then by type (parts of one kind only where there are at least two)."""
     found = [_line(dataset, "all", rows)]
     for name, title in (("hops", "{} hops"), ("type", "type {}")):
@@ -64,7 +65,7 @@ def lines_of(dataset: str, rows: Sequence[Row]) -> list[Line]:
     return found
 
 
-def _line(dataset: str, part: str, rows: Sequence[Row]) -> Line:
+def _line(dataset: str, part: str, rows: Sequence[ResultRow]) -> Line:
     played = [dict(row) | {"answered": float(row["stop"] == "answered")} for row in rows if row["stop"] != "failed"]
     by_question: dict[str, list[float]] = {}
     for row in played:
@@ -92,7 +93,7 @@ def pass_at(k: int, samples: int, correct: int) -> float:
     return 1 - float(comb(samples - correct, k) / comb(samples, k))
 
 
-def calibration_of(rows: Sequence[Row]) -> Calibration | None:
+def calibration_of(rows: Sequence[ResultRow]) -> Calibration | None:
     """Over the rows with a `gold_probability`; `None` without any."""
     pairs = [
         (float(row["gold_probability"]), float(row["em"])) for row in rows if row.get("gold_probability") is not None
@@ -109,14 +110,14 @@ def calibration_of(rows: Sequence[Row]) -> Calibration | None:
     return Calibration(bins, error, float(((probability - right) ** 2).mean()))
 
 
-def fingerprint(rows: Sequence[Row]) -> str:
+def fingerprint(rows: Sequence[ResultRow]) -> str:
     """Hash of all results: equal for equal results, so that a greedy evaluation can be checked to be repeatable."""
     return hashlib.sha256(
         json.dumps([dict(row) for row in rows], sort_keys=True, ensure_ascii=False).encode()
     ).hexdigest()[:16]
 
 
-def write_scorecard(folder: Path, rows: Mapping[str, Sequence[Row]], described: Mapping[str, Any]) -> None:
+def write_scorecard(folder: Path, rows: Mapping[str, Sequence[ResultRow]], described: Mapping[str, Any]) -> None:
     """Write `evaluation.jsonl` (one line per question and sample), `evaluation.csv` (one line per part) and
     `evaluation.json` (means, calibration, origin).
     """

@@ -21,7 +21,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from a2tgpo.config import Recipe
-from a2tgpo.run_folder.log import mean, write_text
+from a2tgpo.files import write_text
+from a2tgpo.run_folder.log import mean
 from a2tgpo.studies.study import TABLE, Interval, Job, curve, final_values, labels_of, table, usable
 from a2tgpo.studies.verdicts import as_json, statistics_of, words
 

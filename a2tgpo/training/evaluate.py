@@ -29,7 +29,7 @@ class Evaluation:
                 for question, episode in zip(self.questions, self.episodes, strict=True)
                 if question.hops == hops
             ]
-            per_hops[f"em_{hops}_hops"] = mean(float(episode.info["em"]) for episode in chosen)
+            per_hops[f"em_{hops}_hops"] = mean(episode.em for episode in chosen)
         return episode_metrics(self.episodes) | per_hops
 
     def rows(self) -> list[dict[str, Any]]:
@@ -39,8 +39,10 @@ class Evaluation:
                 "question_id": question.id,
                 "hops": question.hops,
                 "type": question.type,
-                "answer": episode.info.get("answer", ""),
-                **{name: float(episode.info[name]) for name in ("em", "f1", "searches")},
+                "answer": episode.answer,
+                "em": episode.em,
+                "f1": episode.f1,
+                "searches": float(episode.searches),
                 "turns": episode.num_turns,
                 "tokens": episode.num_tokens,
                 "stop": str(episode.stop),
@@ -74,14 +76,14 @@ def episode_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
     """
     played = [episode for episode in episodes if not episode.failed]
     return {
-        "em": mean(float(episode.info["em"]) for episode in played),
-        "f1": mean(float(episode.info["f1"]) for episode in played),
+        "em": mean(episode.em for episode in played),
+        "f1": mean(episode.f1 for episode in played),
         "outcome": mean(episode.outcome for episode in played),
         "answered": mean(float(episode.stop is StopReason.ANSWERED) for episode in played),
-        "searches": mean(float(episode.info["searches"]) for episode in played),
+        "searches": mean(float(episode.searches) for episode in played),
         "turns": mean(float(episode.num_turns) for episode in played),
         "tokens": mean(float(episode.num_tokens) for episode in played),
-        "action_tokens": mean(float(sum(episode.action_mask)) for episode in played),
+        "action_tokens": mean(float(episode.num_action_tokens) for episode in played),
         "invalid_turns": mean(float(turn.action == "invalid") for episode in played for turn in episode.turns),
         "gain_per_turn": mean(gain for episode in played for gain in _gains(episode)),
         "failed": mean(float(episode.failed) for episode in episodes),

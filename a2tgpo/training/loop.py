@@ -16,17 +16,17 @@ from a2tgpo.config import Recipe
 from a2tgpo.envs import Question
 from a2tgpo.episode import Episode
 from a2tgpo.errors import NumericalError, RolloutError
+from a2tgpo.files import write_text
 from a2tgpo.information_gain import measure
 from a2tgpo.information_gain.metrics import gain_metrics
 from a2tgpo.run_folder.lock import claim
-from a2tgpo.run_folder.log import write_text
 from a2tgpo.run_folder.resume import check_same_recipe
 from a2tgpo.training.evaluate import episode_metrics
 from a2tgpo.training.parts import QuestionStream
 from a2tgpo.training.rollout import Task
 from a2tgpo.training.run import Clock, Progress, Run, open_run
 from a2tgpo.training.sampler_gap import check_sampler, mismatch_metrics
-from a2tgpo.training.update import Sample
+from a2tgpo.training.update import TrainingBatch
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def train_step(run: Run, stream: QuestionStream) -> None:
         credit = parts.algorithm(table)
         reference = None if run.reference is None else measure(run.reference, played, None).scores.logprobs
         updated = run.updater(
-            Sample(measured.tokens, measured.scores.logprobs, table.group, credit, reference), run.step
+            TrainingBatch(measured.tokens, measured.scores.logprobs, table.group, credit, reference), run.step
         )
     parts.engine.load_weights(parts.policy, version=run.step + 1)
     clock.lap("update")
@@ -143,7 +143,7 @@ def _without_lost_groups(run: Run, stream: QuestionStream, episodes: list[Episod
         log.warning(
             "rollout: every episode of %d questions failed (%s); rolling them out once more",
             len(lost),
-            episodes[0].info.get("error"),
+            episodes[0].error,
         )
         tasks = [task for task in tasks_of(run, stream.at(run.step), attempt=99) if task.group in lost]
         kept = [episode for episode in episodes if episode.group not in lost]
@@ -152,7 +152,7 @@ def _without_lost_groups(run: Run, stream: QuestionStream, episodes: list[Episod
         )
     if all(episode.failed for episode in episodes):
         raise RolloutError(
-            f"rollout: every episode of step {run.step} failed ({episodes[0].info.get('error')}), expected at least one"
+            f"rollout: every episode of step {run.step} failed ({episodes[0].error}), expected at least one"
             f" that was played; mend the retriever and go on with a2tgpo train --resume {run.folder}"
         )
     return episodes
@@ -170,10 +170,10 @@ def tasks_of(run: Run, questions: Sequence[Question], attempt: int) -> list[Task
 
 
 def uninformative_groups(algorithm: Algorithm, episodes: Sequence[Episode]) -> set[int]:
-    """Groups that the algorithm cannot learn from, judged by the raw outcome (shaping could make any two episodes
+    """Groups that the algorithm cannot learn from, judged by the score (shaping could make any two episodes
     differ).
     """
-    played = [replace(episode, outcome=episode.info["outcome"]) for episode in episodes if not episode.failed]
+    played = [replace(episode, outcome=episode.score) for episode in episodes if not episode.failed]
     useful = algorithm.is_informative(algorithm.tabulate(played)).tolist() if played else []
     in_table = list(dict.fromkeys(episode.group for episode in played))
     informative = {group for group, use in zip(in_table, useful, strict=True) if use}

@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode
 import a2tgpo.envs
 from a2tgpo.algorithms import Algorithm
 from a2tgpo.algorithms.loader import make_algorithm
-from a2tgpo.config import Environment, Recipe
+from a2tgpo.config import EnvironmentSettings, Recipe
 from a2tgpo.engines.base import Engine
 from a2tgpo.engines.transformers import TransformersEngine
 from a2tgpo.engines.vllm import VLLMEngine, check_installed
@@ -132,7 +132,7 @@ def make_env(recipe: Recipe, split: str, num_envs: int) -> SearchQAVectorEnv:
     return env
 
 
-def env_arguments(settings: Environment) -> dict[str, Any]:
+def env_arguments(settings: EnvironmentSettings) -> dict[str, Any]:
     """What the environment's constructor takes of the recipe."""
     shared = {
         name: getattr(settings, name)

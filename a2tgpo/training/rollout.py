@@ -5,20 +5,16 @@ as its action is complete; otherwise there is one engine call and one environmen
 what it sampled is written down the moment it happens; an episode's result depends on its question and seed only.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
 
 from a2tgpo.engines.base import Engine, Lockstep, Sample, Sampling, StreamingEngine
 from a2tgpo.envs import SearchQAVectorEnv
+from a2tgpo.envs.info import StepInfo
+from a2tgpo.envs.search_episode import Step
 from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
 from a2tgpo.errors import ConfigError
 from a2tgpo.policy.chat import Chat
-
-TURN_INFO = ("query", "answer", "passage_ids", "retrieval_failed", "format_ok")
-"""What a turn keeps of the environment's info; the rest is kept elsewhere or can be counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +36,6 @@ class _Play:
     """The state that the next turn acts on."""
     context_start: int = 0
     turns: list[Turn] = field(default_factory=list)
-    total_reward: float = 0.0
     error: str = ""
     """Why the last search that broke did."""
     done: Episode | None = None
@@ -53,7 +48,6 @@ class Rollout:
         self, env: SearchQAVectorEnv, engine: Engine, chat: Chat, *, max_action_tokens: int, max_episode_tokens: int
     ) -> None:
         self.env = env
-        self.golds = {question.id: question.answers for question in env.questions}
         self.supporting = {question.id: question.supporting for question in env.questions}
         self.engine = engine
         self.chat = chat
@@ -82,30 +76,19 @@ class Rollout:
             flight.submit(index, play.token_ids, sampling, _turn_seed(play))
         while any(play.done is None for play in plays):
             samples = dict(flight.collect())
-            actions = [
-                self.chat.decode(samples[index].token_ids) if index in samples else None
-                for index in range(self.env.num_envs)
-            ]
-            observations, rewards, terminated, truncated, info = self.env.step(actions)
-            columns = _columns(info)
+            steps = self.env.advance({index: self.chat.decode(row.token_ids) for index, row in samples.items()})
             for index, sample in samples.items():
-                ended = bool(terminated[index] or truncated[index])
-                self._record(
-                    plays[index], sample, observations[index], float(rewards[index]), ended, _row(columns, index)
-                )
+                self._record(plays[index], sample, steps[index])
                 if plays[index].done is None:
                     flight.submit(index, plays[index].token_ids, sampling, _turn_seed(plays[index]))
         return [play.done for play in plays if play.done is not None]
 
     def _begin(self, tasks: Sequence[Task]) -> list[_Play]:
-        """Ask the questions; a last, smaller batch leaves environments waiting."""
-        padded = [*tasks, *[tasks[-1]] * (self.env.num_envs - len(tasks))]
-        observations, info = self.env.reset(
-            seed=[task.seed for task in padded], options={"question_ids": [task.question_id for task in padded]}
-        )
+        """Ask the questions."""
+        begun = self.env.begin([task.question_id for task in tasks])
         plays = [
-            _Play(task, self.chat.prompt_ids(observations[index]), info["state_key"][index])
-            for index, task in enumerate(tasks)
+            _Play(task, self.chat.prompt_ids(observation), info.state_key)
+            for task, (observation, info) in zip(tasks, begun, strict=True)
         ]
         for play in plays:
             if len(play.token_ids) + self.max_action_tokens > self.max_episode_tokens:
@@ -116,70 +99,61 @@ class Rollout:
                 )
         return plays
 
-    def _record(
-        self, play: _Play, sample: Sample, observation: str, reward: float, ended: bool, info: Mapping[str, Any]
-    ) -> None:
+    def _record(self, play: _Play, sample: Sample, step: Step) -> None:
         """Append the turn to its episode, and its observation to what the next turn sees."""
-        context = tuple(play.token_ids[play.context_start :])
-        kind = ActionKind(info["action"])
-        kept = {key: info[key] for key in TURN_INFO}
-        play.turns.append(
-            Turn(
-                context,
-                sample.token_ids,
-                sample.logprobs,
-                kind,
-                reward,
-                None,
-                play.state_key,
-                kept | {"complete": sample.complete},
-            )
+        info = step.info
+        assert info.action is not None
+        turn = Turn(
+            context_ids=tuple(play.token_ids[play.context_start :]),
+            action_ids=sample.token_ids,
+            action_logprobs=sample.logprobs,
+            action=info.action,
+            reward=step.reward,
+            state_key=play.state_key,
+            query=info.query,
+            answer=info.answer,
+            passage_ids=info.passage_ids,
+            retrieval_failed=info.retrieval_failed,
+            format_ok=info.format_ok,
+            complete=sample.complete,
         )
+        play.turns.append(turn)
         play.token_ids.extend(sample.token_ids)
         play.context_start = len(play.token_ids)
-        play.total_reward += reward
-        play.error = info["retrieval_error"] or play.error
-        play.state_key = info["state_key"]
-        shown = [] if kind is ActionKind.ANSWER else self.chat.observation_ids(observation, sample.token_ids)
+        play.error = info.retrieval_error or play.error
+        play.state_key = info.state_key
+        answered = info.action is ActionKind.ANSWER
+        shown = [] if answered else self.chat.observation_ids(step.observation, sample.token_ids)
         fits = len(play.token_ids) + len(shown) + self.max_action_tokens <= self.max_episode_tokens
-        if ended or not fits:
-            stop = StopReason(info["stop"]) if ended else StopReason.MAX_TOKENS
+        if step.over or not fits:
             closing = tuple(shown) if len(play.token_ids) + len(shown) <= self.max_episode_tokens else ()
-            play.done = self._finished(play, stop, closing, info)
+            play.done = self._finished(play, info.stop or StopReason.MAX_TOKENS, closing, info)
         else:
             play.token_ids.extend(shown)
 
-    def _finished(self, play: _Play, stop: StopReason, closing: tuple[int, ...], info: Mapping[str, Any]) -> Episode:
+    def _finished(self, play: _Play, stop: StopReason, closing: tuple[int, ...], info: StepInfo) -> Episode:
         """The episode. One in which a search broke has failed, however it ended: its outcome would say more about the
         retriever than about the policy.
         """
-        kept = {key: info[key] for key in ("em", "f1", "outcome", "searches", "answer")} | {
-            "supporting": self.supporting[play.task.question_id]
-        }
-        if info["retrieval_failures"]:
-            kept |= {"error": f"retrieval: {play.error}", "ended": str(stop)}
-            stop = StopReason.FAILED
+        failed = info.retrieval_failures > 0
         return Episode(
             group=play.task.group,
             question_id=play.task.question_id,
             seed=play.task.seed,
             turns=tuple(play.turns),
-            outcome=play.total_reward,
-            stop=stop,
+            outcome=sum(turn.reward for turn in play.turns),
+            stop=StopReason.FAILED if failed else stop,
             closing_ids=closing,
-            gold_answers=self.golds[play.task.question_id],
-            info=kept,
+            gold_answers=info.gold_answers,
+            score=info.score,
+            em=info.em,
+            f1=info.f1,
+            searches=info.searches,
+            answer=info.answer,
+            supporting=self.supporting[play.task.question_id],
+            error=f"retrieval: {play.error}" if failed else "",
+            ended=stop if failed else None,
         )
-
-
-def _columns(info: Mapping[str, np.ndarray]) -> dict[str, list[Any]]:
-    """A vector environment's info in plain Python values."""
-    return {key: values.tolist() for key, values in info.items() if not key.startswith("_")}
-
-
-def _row(columns: Mapping[str, Sequence[Any]], index: int) -> dict[str, Any]:
-    """One environment's part."""
-    return {key: values[index] for key, values in columns.items()}
 
 
 def _turn_seed(play: _Play) -> int:

@@ -15,6 +15,7 @@ import torch
 from a2tgpo.batch import Credit
 from a2tgpo.config import Recipe, to_toml
 from a2tgpo.episode import Episode
+from a2tgpo.files import write_text
 from a2tgpo.information_gain import Measurement, measure
 from a2tgpo.information_gain.metrics import probe_time_metrics
 from a2tgpo.policy import Policy
@@ -26,7 +27,7 @@ from a2tgpo.run_folder.checkpoint import (
     restore_optimizer,
     save_checkpoint,
 )
-from a2tgpo.run_folder.log import RunLog, rewind_metrics, write_text
+from a2tgpo.run_folder.log import RunLog, rewind_metrics
 from a2tgpo.run_folder.manifest import manifest
 from a2tgpo.training.evaluate import Evaluation, evaluate, fixed_subset
 from a2tgpo.training.parts import Parts, build, corpus_hash

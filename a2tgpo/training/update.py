@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class TrainingBatch:
     """A batch ready for the update: tokens, the log-probabilities that it was sampled with, and credit. Row i is the
     same episode everywhere.
     """
@@ -43,7 +43,7 @@ class Sample:
     reference_logprobs: Float[Tensor, "episode token"] | None = None
     """Under the reference policy, where the loss asks for the distance to it."""
 
-    def to(self, device: torch.device) -> "Sample":
+    def to(self, device: torch.device) -> "TrainingBatch":
         """The same with groups and credit beside the tokens; algorithms compute on the CPU."""
         credit = Credit(*(getattr(self.credit, entry.name).to(device) for entry in fields(self.credit)))
         return replace(self, group=self.group.to(device), credit=credit)
@@ -96,7 +96,9 @@ class _Sums:
 class Updater:
     """Owns the optimiser."""
 
-    def __init__(self, policy: Policy, settings: config.Update, loss: LossSpec, total_steps: int, seed: int) -> None:
+    def __init__(
+        self, policy: Policy, settings: config.UpdateSettings, loss: LossSpec, total_steps: int, seed: int
+    ) -> None:
         self.policy = policy
         self.settings = settings
         self.loss = loss
@@ -128,7 +130,7 @@ class Updater:
             scale *= 1 - step / self.total_steps
         return self.settings.learning_rate * scale
 
-    def __call__(self, sample: Sample, step: int) -> dict[str, float]:
+    def __call__(self, sample: TrainingBatch, step: int) -> dict[str, float]:
         """Train on a batch; returns its diagnostics.
 
         Raises:
@@ -147,13 +149,13 @@ class Updater:
         self.optimizer.zero_grad(set_to_none=True)  # their memory is the rollout's
         return sums.metrics() | {"learning_rate": self.learning_rate(step), "skipped_updates": float(self.skipped)}
 
-    def _mini_batches(self, sample: Sample, rng: np.random.Generator) -> Iterator[Int[Tensor, " row"]]:
+    def _mini_batches(self, sample: TrainingBatch, rng: np.random.Generator) -> Iterator[Int[Tensor, " row"]]:
         """Rows of each mini-batch: whole groups in a seeded order."""
         groups = torch.from_numpy(rng.permutation(int(sample.group.max()) + 1)).to(sample.group.device)
         for chosen in groups.tensor_split(min(self.settings.mini_batches, len(groups))):
             yield torch.isin(sample.group, chosen).nonzero().squeeze(1)
 
-    def _guarded_step(self, sample: Sample, rows: Int[Tensor, " row"], *, fresh: bool) -> _Sums:
+    def _guarded_step(self, sample: TrainingBatch, rows: Int[Tensor, " row"], *, fresh: bool) -> _Sums:
         """One optimiser step. Out of memory: once more with half the micro-batch. Non-finite: left out and counted, as
         long as the recipe allows it.
         """
@@ -175,7 +177,7 @@ class Updater:
         torch.cuda.empty_cache()
         return self._optimizer_step(sample, rows, fresh=fresh)
 
-    def _optimizer_step(self, sample: Sample, rows: Int[Tensor, " row"], *, fresh: bool) -> _Sums:
+    def _optimizer_step(self, sample: TrainingBatch, rows: Int[Tensor, " row"], *, fresh: bool) -> _Sums:
         sums = _Sums()
         weight = spread(sample.credit.weight[rows], sample.tokens.turn[rows])
         whole = denominators(sample.tokens.action_mask[rows], weight)
@@ -192,7 +194,7 @@ class Updater:
         sums.grad_norms.append(norm)
         return sums
 
-    def _micro_batches(self, sample: Sample, rows: Int[Tensor, " row"]) -> Iterator[Int[Tensor, " row"]]:
+    def _micro_batches(self, sample: TrainingBatch, rows: Int[Tensor, " row"]) -> Iterator[Int[Tensor, " row"]]:
         """Rows of similar length together, as many as the token budget holds.
 
         Rows whose credit is 0 on every turn pull no gradient through the surrogate, so they are passed over; they still
@@ -205,7 +207,7 @@ class Updater:
             yield rows[chosen]
 
     def _backward(
-        self, sample: Sample, rows: Int[Tensor, " row"], whole: Denominators, sums: _Sums, *, fresh: bool
+        self, sample: TrainingBatch, rows: Int[Tensor, " row"], whole: Denominators, sums: _Sums, *, fresh: bool
     ) -> None:
         tokens = sample.tokens.take(rows)
         width = tokens.token_ids.shape[1]

@@ -19,7 +19,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from a2tgpo.baselines.sb3.train import Curve, Settings, Worlds, random_score, recipe_of, required, train
-from a2tgpo.config import Environment
+from a2tgpo.config import EnvironmentSettings
 
 COLORS = ("#0072B2", "#D55E00")
 """Outcome only, outcome and gain: from Okabe and Ito's palette."""
@@ -79,7 +79,7 @@ class Sb3Study:
 
 def run(
     settings: Settings,
-    environment: Environment,
+    environment: EnvironmentSettings,
     seeds: Sequence[int],
     gain_weights: Sequence[float],
     workers: int,
@@ -105,7 +105,7 @@ def run(
     )
 
 
-def _train(settings: Settings, environment: Environment, tensorboard: Path | None, progress: bool) -> Curve:
+def _train(settings: Settings, environment: EnvironmentSettings, tensorboard: Path | None, progress: bool) -> Curve:
     import torch
 
     torch.set_num_threads(1)  # the networks are far too small for more
@@ -113,7 +113,7 @@ def _train(settings: Settings, environment: Environment, tensorboard: Path | Non
 
 
 @cache
-def _worlds(environment: Environment) -> Worlds:
+def _worlds(environment: EnvironmentSettings) -> Worlds:
     """Made once per process."""
     return Worlds.of(environment)
 

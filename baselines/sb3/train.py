@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 import a2tgpo.envs
-from a2tgpo.config import Environment
+from a2tgpo.config import EnvironmentSettings
 from a2tgpo.envs import Question, SearchQAEnv
 from a2tgpo.envs.scoring.gold_value import EvidenceScorer
 from a2tgpo.envs.wrappers import DiscreteSearch, GainReward, LimitEnds
@@ -26,7 +26,7 @@ EVALUATIONS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class Sb3Algorithm:
     """An algorithm of stable-baselines3 with the settings that learn here."""
 
     module: str
@@ -44,11 +44,13 @@ _ON_POLICY: Final = {
     "gamma": 0.95,
     "ent_coef": 0.03,
 }
-ALGORITHMS: Final[dict[str, Recipe]] = {
-    "ppo": Recipe("stable_baselines3", "PPO", _ON_POLICY),
-    "maskable_ppo": Recipe("sb3_contrib", "MaskablePPO", _ON_POLICY, masked=True),
-    "a2c": Recipe("stable_baselines3", "A2C", {"n_steps": 16, "learning_rate": 7e-4, "gamma": 0.95, "ent_coef": 0.05}),
-    "dqn": Recipe(
+ALGORITHMS: Final[dict[str, Sb3Algorithm]] = {
+    "ppo": Sb3Algorithm("stable_baselines3", "PPO", _ON_POLICY),
+    "maskable_ppo": Sb3Algorithm("sb3_contrib", "MaskablePPO", _ON_POLICY, masked=True),
+    "a2c": Sb3Algorithm(
+        "stable_baselines3", "A2C", {"n_steps": 16, "learning_rate": 7e-4, "gamma": 0.95, "ent_coef": 0.05}
+    ),
+    "dqn": Sb3Algorithm(
         "stable_baselines3",
         "DQN",
         {
@@ -91,13 +93,13 @@ class Curve:
 class Worlds:
     """Questions with their search engines and scorer, made once and shared by all environments."""
 
-    environment: Environment
+    environment: EnvironmentSettings
     train: SearchQAEnv
     held_out: SearchQAEnv
     scorer: EvidenceScorer
 
     @staticmethod
-    def of(environment: Environment) -> "Worlds":
+    def of(environment: EnvironmentSettings) -> "Worlds":
         """The training and validation questions of a recipe's environment."""
         made, held_out = (
             _made(environment, split) for split in (environment.train_split, environment.validation_split)
@@ -215,7 +217,7 @@ def random_score(env: DiscreteSearch, questions: Sequence[Question], seed: int =
     return float(np.mean(scores))
 
 
-def recipe_of(algorithm: str) -> Recipe:
+def recipe_of(algorithm: str) -> Sb3Algorithm:
     """The algorithm of that name.
 
     Raises:
@@ -254,7 +256,7 @@ def check_discrete(env: gym.Env[Any, Any]) -> None:
         )
 
 
-def _made(environment: Environment, split: str) -> SearchQAEnv:
+def _made(environment: EnvironmentSettings, split: str) -> SearchQAEnv:
     a2tgpo.envs.register_envs()
     env = gym.make(
         environment.id, split=split, scorer=None, disable_env_checker=True, **env_arguments(environment)

@@ -13,7 +13,7 @@ import numpy as np
 from a2tgpo.envs.data.rows import MAX_ROW_BYTES, BadRow, Row, iter_json_lines, iter_rows
 from a2tgpo.envs.data.shapes import Item, ShapeError, to_item
 from a2tgpo.envs.records import Passage, Question
-from a2tgpo.envs.scoring.answers import normalize
+from a2tgpo.envs.scoring.answers import normalize_text
 from a2tgpo.errors import ConfigError, DataError
 
 OnBadRow = Literal["error", "skip"]
@@ -95,7 +95,7 @@ def split_of(question: Question, shares: Mapping[str, float] | None = None, seed
     """
     shares = shares or SPLITS
     digest = hashlib.sha256(
-        f"{seed}\0{normalize(question.text) or question.text}".encode("utf-8", "surrogatepass")
+        f"{seed}\0{normalize_text(question.text) or question.text}".encode("utf-8", "surrogatepass")
     ).digest()
     place = int.from_bytes(digest[:8], "big") / 2**64 * sum(shares.values())
     for name, share in shares.items():

@@ -8,7 +8,7 @@ from a2tgpo.envs.data.datasets import iter_items
 from a2tgpo.envs.data.rows import BadRow
 from a2tgpo.envs.data.shapes import Item
 from a2tgpo.envs.records import Passage
-from a2tgpo.envs.scoring.answers import normalize
+from a2tgpo.envs.scoring.answers import normalize_text
 
 _SHOWN = 5
 
@@ -91,11 +91,11 @@ def _count(report: Inspection, item: Item, texts: set[str]) -> None:
     report.hops[str(question.hops or "unknown")] += 1
     report.types[question.type or "unknown"] += 1
     report.answer_types[answer_type(question.answers[0])] += 1
-    normal = normalize(question.text)
+    normal = normalize_text(question.text)
     if normal in texts:
         report.duplicate_questions.append(question.id)
     texts.add(normal)
-    golds = {normalize(answer) for answer in question.answers}
+    golds = {normalize_text(answer) for answer in question.answers}
     if "" in golds:
         report.empty_golds.append(question.id)
     golds -= {"", "yes", "no"}
@@ -109,7 +109,7 @@ def _count(report: Inspection, item: Item, texts: set[str]) -> None:
 
 def answer_type(answer: str) -> str:
     """A coarse kind of a gold answer."""
-    words = normalize(answer).split()
+    words = normalize_text(answer).split()
     if not words:
         return "empty"
     if words in (["yes"], ["no"]):
@@ -123,7 +123,7 @@ def answer_type(answer: str) -> str:
 
 
 def _contains(passage: Passage, golds: set[str]) -> bool:
-    text = f" {normalize(passage.title)} {normalize(passage.text)} "
+    text = f" {normalize_text(passage.title)} {normalize_text(passage.text)} "
     return any(f" {gold} " in text for gold in golds)
 
 

@@ -5,7 +5,6 @@ fingerprint and the hash of every file. The folder is written under another name
 index.
 """
 
-import hashlib
 import json
 import mmap
 import os
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from a2tgpo.envs.data.corpus import PASSAGES, corpus_fingerprint, from_object, to_line
 from a2tgpo.envs.records import Passage
 from a2tgpo.errors import DataError
+from a2tgpo.files import file_sha256
 
 _INDEX = "index.json"
 _OFFSETS = "offsets.npy"
@@ -68,7 +68,7 @@ def save_index(folder: str | Path, index: bm25s.BM25, passages: Sequence[Passage
         for passage in passages:
             offsets.append(offsets[-1] + out.write(to_line(passage).encode("utf-8", "surrogatepass")))
     np.save(partial / _OFFSETS, np.asarray(offsets, dtype=np.int64))
-    files = {path.name: _sha256(path) for path in sorted(partial.iterdir())}
+    files = {path.name: file_sha256(path) for path in sorted(partial.iterdir())}
     manifest = {
         "format": _FORMAT,
         "passages": len(passages),
@@ -117,7 +117,7 @@ def verify_index(folder: str | Path) -> None:
     """
     folder = Path(folder)
     for name, digest in _manifest(folder)["files"].items():
-        if not (folder / name).is_file() or _sha256(folder / name) != digest:
+        if not (folder / name).is_file() or file_sha256(folder / name) != digest:
             raise DataError(f"{folder}: {name} is missing or differs from what was built; build the index again")
 
 
@@ -136,8 +136,3 @@ def _manifest(folder: Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
         raise DataError(f"{folder}: got an index of another format, expected format {_FORMAT}; build it again")
     return manifest
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

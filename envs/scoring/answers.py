@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from a2tgpo.errors import ConfigError
 
-Outcome = Callable[[str | None, Sequence[str]], float]
+AnswerScore = Callable[[str | None, Sequence[str]], float]
 """(answer or None, gold answers) -> score in [0, 1]."""
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -21,10 +21,10 @@ _BLANK_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, " "))
 _CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
 
 
-def normalize(text: str) -> str:
+def normalize_text(text: str) -> str:
     """The SQuAD normal form: lower case, ASCII punctuation deleted, articles removed, white space collapsed.
 
-    >>> normalize("The  U.S. Navy")
+    >>> normalize_text("The  U.S. Navy")
     'us navy'
     """
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_DELETE_PUNCTUATION)).split())
@@ -55,10 +55,10 @@ def set_f1(answer: str | None, golds: Sequence[str]) -> float:
     return max((_set_f1(answer, words, gold) for gold in golds), default=0.0)
 
 
-OUTCOMES: dict[str, Outcome] = {"em": exact_match, "f1": f1, "cover_em": cover_em, "set_f1": set_f1}
+ANSWER_SCORES: dict[str, AnswerScore] = {"em": exact_match, "f1": f1, "cover_em": cover_em, "set_f1": set_f1}
 
 
-def outcome_of(name: str | Outcome) -> Outcome:
+def answer_score_of(name: str | AnswerScore) -> AnswerScore:
     """The scorer of that name, or the callable itself.
 
     Raises:
@@ -66,20 +66,20 @@ def outcome_of(name: str | Outcome) -> Outcome:
     """
     if callable(name):
         return name
-    if name not in OUTCOMES:
+    if name not in ANSWER_SCORES:
         raise ConfigError(
-            f"reward: got {name!r}, expected one of {', '.join(OUTCOMES)} or a callable (answer, golds) -> float"
+            f"reward: got {name!r}, expected one of {', '.join(ANSWER_SCORES)} or a callable (answer, golds) -> float"
         )
-    return OUTCOMES[name]
+    return ANSWER_SCORES[name]
 
 
 def _best(compare: Callable[[str, str], float], answer: str | None, golds: Sequence[str]) -> float:
     if answer is None:
         return 0.0
-    normal = normalize(answer)
+    normal = normalize_text(answer)
     best = 0.0
     for gold in golds:
-        normal_gold = normalize(gold)
+        normal_gold = normalize_text(gold)
         if normal_gold:
             best = max(best, compare(normal, normal_gold))
         elif gold.strip():

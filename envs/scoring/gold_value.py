@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from a2tgpo.envs.records import Passage
-from a2tgpo.envs.scoring.answers import normalize
+from a2tgpo.envs.scoring.answers import normalize_text
 from a2tgpo.errors import ConfigError
 
 
@@ -102,16 +102,16 @@ def _sampled(passages: Sequence[Passage]) -> Iterable[Passage]:
 
 
 def _words(passage: Passage) -> list[str]:
-    return normalize(f"{passage.title} {passage.text}").split()
+    return normalize_text(f"{passage.title} {passage.text}").split()
 
 
 @lru_cache(maxsize=1 << 14)
 def _counts(title: str, text: str) -> tuple[Counter[str], int]:
-    words = normalize(f"{title} {text}").split()
+    words = normalize_text(f"{title} {text}").split()
     return Counter(words), len(words)
 
 
 @lru_cache(maxsize=1 << 14)
 def _answer_words(answer: str) -> tuple[str, ...]:
     # A gold of punctuation only is one word of its own.
-    return tuple(normalize(answer).split()) or tuple(answer.split())
+    return tuple(normalize_text(answer).split()) or tuple(answer.split())

@@ -11,12 +11,12 @@ from a2tgpo.algorithms import A2TGPO, ALGORITHMS, Algorithm
 from a2tgpo.algorithms.explain import explain
 from a2tgpo.cli import main
 from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
-from a2tgpo.run_folder.log import episode_to_dict
+from a2tgpo.run_folder.episodes import episode_to_dict
 
 
 def episode(outcome: float, gains: list[float], states: list[str]) -> Episode:
     searches = [
-        Turn((1,), (2, 3), (-0.1, -0.2), ActionKind.SEARCH, 0.0, gain, state, {"query": f"who is {state}"})
+        Turn((1,), (2, 3), (-0.1, -0.2), ActionKind.SEARCH, 0.0, gain, state, f"who is {state}")
         for gain, state in zip(gains, states, strict=False)
     ]
     answer = Turn((4,), (5,), (-0.3,), ActionKind.ANSWER, outcome, None, states[-1])

@@ -10,7 +10,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
 from a2tgpo.cli import main
-from a2tgpo.config import Environment
+from a2tgpo.config import EnvironmentSettings
 from a2tgpo.envs import PROTOCOLS, Passage, Question, SearchQAEnv
 from a2tgpo.envs.retrieval import Bm25Retriever
 from a2tgpo.envs.wrappers import ENTITIES, GLOBALS, PER_ENTITY, TEMPLATES, DiscreteSearch, GainReward, LimitEnds
@@ -23,7 +23,7 @@ PASSAGES = [
     Passage("4", "", "Mara Venn's field is Optics."),
 ]
 QUESTION = Question("q", "What is Mara Venn's birthplace's country?", ("Braland",))
-WORLD = Environment(worlds=2, max_turns=6, max_searches=5)
+WORLD = EnvironmentSettings(worlds=2, max_turns=6, max_searches=5)
 
 
 def search_env(**settings: object) -> SearchQAEnv:
@@ -166,7 +166,12 @@ def test_ppo_learns(tmp_path: Path) -> None:
     from a2tgpo.baselines.sb3.train import Settings
 
     study = run(
-        Settings("ppo", steps=50_000), Environment(), seeds=(0, 1), gain_weights=(0.0, 0.1), workers=2, tensorboard=None
+        Settings("ppo", steps=50_000),
+        EnvironmentSettings(),
+        seeds=(0, 1),
+        gain_weights=(0.0, 0.1),
+        workers=2,
+        tensorboard=None,
     )
     write_study(study, tmp_path)
     assert (tmp_path / "curves.png").stat().st_size > 1000

@@ -19,10 +19,20 @@ from rich.console import Console
 import a2tgpo.engines.vllm.start
 from a2tgpo.cli import main, meant_for_users
 from a2tgpo.commands.options import printable
-from a2tgpo.config import Environment, Recipe, Rollout, Study, Training, Update, WarmStart, to_toml
+from a2tgpo.config import (
+    EnvironmentSettings,
+    Recipe,
+    RolloutSettings,
+    StudySettings,
+    TrainingSettings,
+    UpdateSettings,
+    WarmStartSettings,
+    to_toml,
+)
 from a2tgpo.errors import CheckpointError, ConfigError, NumericalError, RetrievalError, RolloutError
 from a2tgpo.policy import Policy
-from a2tgpo.run_folder.log import read_episodes, read_metrics
+from a2tgpo.run_folder.episodes import read_episodes
+from a2tgpo.run_folder.log import read_metrics
 from a2tgpo.run_folder.resume import check_same_recipe
 from a2tgpo.studies.contenders import contenders_of
 from a2tgpo.studies.runner import compare
@@ -34,13 +44,13 @@ from tests.test_cli import error_of
 def small() -> Recipe:
     return Recipe(
         name="small",
-        environment=Environment(worlds=2, max_turns=2, max_searches=1),
-        warm_start=WarmStart(
+        environment=EnvironmentSettings(worlds=2, max_turns=2, max_searches=1),
+        warm_start=WarmStartSettings(
             target_success=0.0, max_steps=2, evaluate_every=2, evaluate_questions=4, demonstrations=50
         ),
-        rollout=Rollout(questions=2, group_size=2, max_action_tokens=4, max_episode_tokens=160),
-        update=Update(mini_batches=1),
-        training=Training(steps=1, evaluate_every=1, evaluate_questions=4),
+        rollout=RolloutSettings(questions=2, group_size=2, max_action_tokens=4, max_episode_tokens=160),
+        update=UpdateSettings(mini_batches=1),
+        training=TrainingSettings(steps=1, evaluate_every=1, evaluate_questions=4),
     )
 
 
@@ -57,7 +67,8 @@ def test_a_run_of_another_recipe_is_not_passed_off_as_this_one(
     folder = trained(small(), tmp_path / "small" / "a2tgpo-s0")
     # nothing that is learnt
     check_same_recipe(
-        replace(small(), update=Update(mini_batches=1, micro_batch_tokens=99), study=Study(seeds=(7,))), folder
+        replace(small(), update=UpdateSettings(mini_batches=1, micro_batch_tokens=99), study=StudySettings(seeds=(7,))),
+        folder,
     )
     with pytest.raises(ConfigError, match=r"was trained with training\.steps 1 \(now 5\), expected the same settings"):
         check_same_recipe(replace(small(), training=replace(small().training, steps=5)), folder)
@@ -118,12 +129,12 @@ def test_the_algorithm_is_checked_before_the_warm_start(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("study", "message"),
     [
-        (Study(seeds=()), r"study\.seeds: got \[\], expected at least one seed"),
-        (Study(seeds=(1, 1)), r"study\.seeds: got \[1, 1\]"),
-        (Study(algorithms=()), r"study\.algorithms: got none"),
+        (StudySettings(seeds=()), r"study\.seeds: got \[\], expected at least one seed"),
+        (StudySettings(seeds=(1, 1)), r"study\.seeds: got \[1, 1\]"),
+        (StudySettings(algorithms=()), r"study\.algorithms: got none"),
     ],
 )
-def test_studies_of_nothing(study: Study, message: str) -> None:
+def test_studies_of_nothing(study: StudySettings, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         contenders_of(Recipe(study=study))
 
@@ -228,7 +239,7 @@ def test_a_study_that_is_told_to_stop_leaves_no_process_behind(
     recipe = replace(
         small(),
         training=replace(small().training, steps=5000, evaluate_every=5000),
-        study=Study(algorithms=("grpo",), seeds=(0, 1)),
+        study=StudySettings(algorithms=("grpo",), seeds=(0, 1)),
     )
     (tmp_path / "small.toml").write_text(to_toml(recipe))
     words = [sys.executable, "-c", "import sys; from a2tgpo.cli import main; sys.exit(main())", "compare", "small.toml"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from a2tgpo.config import Recipe, Rollout, from_dict, load_recipe, recipe_names, to_toml
+from a2tgpo.config import Recipe, RolloutSettings, from_dict, load_recipe, recipe_names, to_toml
 from a2tgpo.errors import ConfigError
 
 
@@ -15,7 +15,7 @@ def test_round_trip_through_toml() -> None:
         Recipe(),
         algorithm="grpo",
         algorithm_options={"normalize_std": False, "loss.clip_low": 0.1},
-        rollout=Rollout(questions=5, group_size=3),
+        rollout=RolloutSettings(questions=5, group_size=3),
     )
     recipe = replace(recipe, update=replace(recipe.update, mini_batches=2))
     assert from_dict(Recipe, tomllib.loads(to_toml(recipe))) == recipe

@@ -10,7 +10,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import a2tgpo.engines.vllm.engine
-from a2tgpo.config import VLLM, Model, Recipe
+from a2tgpo.config import ModelSettings, Recipe, VLLMSettings
 from a2tgpo.engines.base import Sampling
 from a2tgpo.engines.stops import Stops
 from a2tgpo.engines.transformers import TransformersEngine
@@ -378,10 +378,12 @@ def test_an_old_version(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         ConfigError, match=r"model.engine: got vLLM 0.19.1, expected at least 0.32; install that, or use 'transformers'"
     ):
-        VLLMEngine(wide_policy(), VLLM(), 100)
+        VLLMEngine(wide_policy(), VLLMSettings(), 100)
 
 
 def test_the_recipe_chooses_it() -> None:
-    engine = make_engine(Recipe(model=Model(engine="vllm"), vllm=VLLM(kv_cache_gib=0.25)), wide_policy())
+    engine = make_engine(
+        Recipe(model=ModelSettings(engine="vllm"), vllm=VLLMSettings(kv_cache_gib=0.25)), wide_policy()
+    )
     assert isinstance(engine, VLLMEngine)
     engine.close()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from a2tgpo.config import VLLM, Model, Recipe, Training, load_recipe
+from a2tgpo.config import ModelSettings, Recipe, TrainingSettings, VLLMSettings, load_recipe
 from a2tgpo.engines.vllm import VLLMEngine
 from a2tgpo.episode import ActionKind, StopReason
 from a2tgpo.errors import EngineError
@@ -26,7 +26,10 @@ from tests.support.small_world import small_env
 from tests.support.vllm_engine import needs_vllm, running, wide_policy
 
 pytestmark = needs_vllm
-ENGINES = {"transformers": Model(options={"heads": 2.0}), "vllm": Model(engine="vllm", options={"heads": 2.0})}
+ENGINES = {
+    "transformers": ModelSettings(options={"heads": 2.0}),
+    "vllm": ModelSettings(engine="vllm", options={"heads": 2.0}),
+}
 
 
 def rollout_on(engine: VLLMEngine, num_envs: int, max_episode_tokens: int = 120) -> Rollout:
@@ -92,7 +95,7 @@ def run_of(recipe: Recipe, runs: Path, name: str, kind: str = "train") -> list[d
 
 def test_a_crash_is_explained_and_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM breaks in the middle of a step; the run ends as one that nobody disturbed."""
-    recipe = dataclasses.replace(small_recipe(), model=ENGINES["vllm"], vllm=VLLM(kv_cache_gib=0.25))
+    recipe = dataclasses.replace(small_recipe(), model=ENGINES["vllm"], vllm=VLLMSettings(kv_cache_gib=0.25))
     expected = run_of(recipe, tmp_path, "undisturbed")
     submit, seen = VLLMEngine.submit, [0]
 
@@ -131,9 +134,9 @@ def test_it_learns_like_the_transformers_engine(tmp_path: Path) -> None:
     """
     base, scores = load_recipe("quickstart"), {}
     for engine, model in ENGINES.items():
-        training = Training(steps=40, evaluate_every=40, checkpoint_every=40)
+        training = TrainingSettings(steps=40, evaluate_every=40, checkpoint_every=40)
         recipe = dataclasses.replace(
-            base, algorithm="grpo", model=model, training=training, vllm=VLLM(kv_cache_gib=0.25)
+            base, algorithm="grpo", model=model, training=training, vllm=VLLMSettings(kv_cache_gib=0.25)
         )
         runs = [
             run_of(dataclasses.replace(recipe, seed=seed), tmp_path, f"{engine}-{seed}", "evaluation")

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from a2tgpo.envs.scoring.answers import OUTCOMES, cover_em, exact_match, f1, normalize, outcome_of, set_f1
+from a2tgpo.envs.scoring.answers import (
+    ANSWER_SCORES,
+    answer_score_of,
+    cover_em,
+    exact_match,
+    f1,
+    normalize_text,
+    set_f1,
+)
 from tests.conftest import shared_file
 
 
@@ -28,7 +36,7 @@ from tests.conftest import shared_file
     ],
 )
 def test_normalize(text: str, expected: str) -> None:
-    assert normalize(text) == expected
+    assert normalize_text(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -74,14 +82,14 @@ def test_variants() -> None:
 
 def test_golds_are_not_mutated() -> None:
     golds = ["B", "A"]
-    for outcome in OUTCOMES.values():
+    for outcome in ANSWER_SCORES.values():
         outcome("a", golds)
     assert golds == ["B", "A"]
 
 
 def test_unknown_outcome_names_the_choices() -> None:
     with pytest.raises(ValueError, match="em, f1, cover_em, set_f1"):
-        outcome_of("bleu")
+        answer_score_of("bleu")
 
 
 def _squad_normalize(text: str) -> str:
@@ -131,11 +139,11 @@ def test_parity_with_the_rules_on_2000_pairs() -> None:
 
 @given(st.text(), st.lists(st.text(), max_size=4))
 def test_scores_lie_between_zero_and_one_and_em_implies_f1(answer: str, golds: list[str]) -> None:
-    scores = {name: outcome(answer, golds) for name, outcome in OUTCOMES.items()}
+    scores = {name: outcome(answer, golds) for name, outcome in ANSWER_SCORES.items()}
     assert all(0.0 <= score <= 1.0 for score in scores.values())
     if scores["em"] == 1.0:
         assert scores["f1"] == 1.0
-    assert all(outcome(None, golds) == 0.0 for outcome in OUTCOMES.values())
+    assert all(outcome(None, golds) == 0.0 for outcome in ANSWER_SCORES.values())
 
 
 @given(st.lists(st.text(), min_size=1, max_size=4))

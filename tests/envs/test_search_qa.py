@@ -166,7 +166,7 @@ def test_format_penalty_is_its_own_field() -> None:
     env.reset(options={"question_id": "q2"})
     env.step("nonsense")
     _, reward, _, _, info = env.step("<answer>Rome</answer>")  # no thought: the second violation
-    assert (info["outcome"], info["shaping"], reward) == (1.0, -0.5, 0.5)
+    assert (info["score"], info["shaping"], info["outcome"], reward) == (1.0, -0.5, 0.5, 0.5)
 
 
 def test_same_text_different_golds_are_kept_apart_by_id() -> None:

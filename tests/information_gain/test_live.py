@@ -114,7 +114,7 @@ def test_live_gains_equal_the_loop(kind: str, aliases: Any, how: Any) -> None:
     single = SearchQAEnv(QUESTIONS, Retriever(), protocol=PROTOCOL, scorer=scorer, top_k=1, max_turns=5)
     for episode, script in zip(measured.episodes, SCRIPTS, strict=True):
         single.reset(options={"question_id": episode.question_id})
-        live = [single.step(line)[4]["information_gain"] for line in script]
+        live = [float(single.step(line)[4]["information_gain"]) for line in script]
         assert live == pytest.approx(
             [math.nan if gain is None else gain for gain in _gains(episode)], abs=1e-5, nan_ok=True
         )

@@ -14,10 +14,9 @@ from a2tgpo import config
 from a2tgpo.algorithms import A2TGPO, ALGORITHMS, DAPO, GRPO, GSPO, Algorithm, LossInputs, LossSpec, compute_loss
 from a2tgpo.batch import collate, spread
 from a2tgpo.bench import TINY_MODEL, Shape, bench_episodes, bench_policy
-from a2tgpo.engines.base import Sample as Draw
-from a2tgpo.engines.base import Sampling
+from a2tgpo.engines.base import Sample, Sampling
 from a2tgpo.policy import Policy
-from a2tgpo.training.update import Sample, Updater
+from a2tgpo.training.update import TrainingBatch, Updater
 from tests.support.small_world import small_env
 from tests.support.tiny_models import tiny_policy
 
@@ -33,13 +32,13 @@ class Writer:
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
 
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Draw]:
+    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Sample]:
         draws = []
         for seed in seeds:
             rng = Random(seed)
             kind = rng.choice(["search", "answer"])
             ids = tuple(self.tokenizer(f"<{kind}> w{rng.randrange(20)} </{kind}>")["input_ids"])
-            draws.append(Draw(ids, (-1.0,) * len(ids), True))
+            draws.append(Sample(ids, (-1.0,) * len(ids), True))
         return draws
 
     def load_weights(self, policy: Policy, version: int) -> None: ...
@@ -197,9 +196,9 @@ def test_our_update_takes_less_time_than_trl_s(
     with torch.no_grad():
         old = policy.token_logprobs(tokens).logprobs
     updater = Updater(
-        policy, config.Update(learning_rate=1e-9, mini_batches=4, micro_batch_tokens=4096), algorithm.loss, 1, 0
+        policy, config.UpdateSettings(learning_rate=1e-9, mini_batches=4, micro_batch_tokens=4096), algorithm.loss, 1, 0
     )
-    sample = Sample(tokens, old, table.group, credit)
+    sample = TrainingBatch(tokens, old, table.group, credit)
     batches = [
         trl_batch(episodes[start : start + 16], old[start : start + 16], credit, start) for start in range(0, 64, 16)
     ]

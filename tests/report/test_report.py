@@ -12,7 +12,7 @@ import pytest
 
 from a2tgpo.baselines.reference import Reference, write_references
 from a2tgpo.cli import main
-from a2tgpo.config import Study
+from a2tgpo.config import StudySettings
 from a2tgpo.errors import ConfigError
 from a2tgpo.report import svg, tables, write_report, write_viewer
 from a2tgpo.report.page import data_block
@@ -20,7 +20,7 @@ from a2tgpo.report.svg import Point
 from tests.support.browser import Browser, chromium
 from tests.support.finished_study import EVIL, finished_study
 
-FOUR = Study(algorithms=("a2tgpo", "igpo", "gigpo", "grpo"), seeds=(0, 1, 2), ablate=("a2tgpo",))
+FOUR = StudySettings(algorithms=("a2tgpo", "igpo", "gigpo", "grpo"), seeds=(0, 1, 2), ablate=("a2tgpo",))
 
 
 def test_report_holds_everything_and_loads_nothing(tmp_path: Path) -> None:
@@ -59,7 +59,9 @@ def test_data_block_cannot_be_left() -> None:
 
 
 def test_one_seed_says_what_cannot_be_said(tmp_path: Path) -> None:
-    text = write_report(finished_study(tmp_path, Study(algorithms=("a2tgpo", "grpo"), seeds=(0,)))).html.read_text()
+    text = write_report(
+        finished_study(tmp_path, StudySettings(algorithms=("a2tgpo", "grpo"), seeds=(0,)))
+    ).html.read_text()
     assert "one seed, so nothing can be said about the algorithms" in text
     assert "With one seed, luck of the seed and merit of the algorithm cannot be told apart" in text
 
@@ -67,7 +69,7 @@ def test_one_seed_says_what_cannot_be_said(tmp_path: Path) -> None:
 def test_crashed_unfinished_and_broken_runs_are_listed_and_left_out(tmp_path: Path) -> None:
     study = finished_study(
         tmp_path,
-        Study(algorithms=("a2tgpo", "grpo"), seeds=(0, 1, 2, 3, 4)),
+        StudySettings(algorithms=("a2tgpo", "grpo"), seeds=(0, 1, 2, 3, 4)),
         skill=lambda _label, seed: 0.2 + 0.1 * seed,
     )
     (study / "grpo-s0" / "crashed").write_text("Traceback …\nNumericalError: loss: got nan <b>\n")
@@ -92,7 +94,7 @@ def test_nan_metrics_draw_no_line() -> None:
 def test_mixed_manifests_are_refused_with_the_list_unless_allowed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    study = finished_study(tmp_path, Study(algorithms=("a2tgpo", "grpo"), seeds=(0, 1)))
+    study = finished_study(tmp_path, StudySettings(algorithms=("a2tgpo", "grpo"), seeds=(0, 1)))
     path = study / "grpo-s1" / "manifest.json"
     changed = json.loads(path.read_text())
     changed["settings"]["environment"]["top_k"] = 5
@@ -118,13 +120,13 @@ def test_no_study_no_run_no_episodes(tmp_path: Path) -> None:
         write_report(tmp_path)
     with pytest.raises(ConfigError, match=r"has no config\.toml"):
         write_viewer(tmp_path, tmp_path / "x.html")
-    study = finished_study(tmp_path, Study(algorithms=("grpo",), seeds=(0,)))
+    study = finished_study(tmp_path, StudySettings(algorithms=("grpo",), seeds=(0,)))
     with pytest.raises(ConfigError, match="no recorded episode"):
         write_viewer(study / "grpo-s0", tmp_path / "x.html")
 
 
 def test_ten_thousand_episodes_are_cut_to_whole_groups(tmp_path: Path) -> None:
-    study = finished_study(tmp_path, Study(algorithms=("grpo",), seeds=(0,)), episodes=10_000)
+    study = finished_study(tmp_path, StudySettings(algorithms=("grpo",), seeds=(0,)), episodes=10_000)
     collection = write_viewer(study / "grpo-s0", tmp_path / "view.html", limit=1002)
     assert len(collection.episodes) == 1000
     assert collection.left_out == 9000
@@ -133,7 +135,7 @@ def test_ten_thousand_episodes_are_cut_to_whole_groups(tmp_path: Path) -> None:
 
 def test_viewer_in_a_browser(tmp_path: Path) -> None:
     chromium()
-    study = finished_study(tmp_path, Study(algorithms=("a2tgpo",), seeds=(0,)), episodes=1000)
+    study = finished_study(tmp_path, StudySettings(algorithms=("a2tgpo",), seeds=(0,)), episodes=1000)
     assert main(["view", str(study / "a2tgpo-s0")]) == 0
     with Browser(tmp_path / "profile") as browser:
         start = time.monotonic()
@@ -189,7 +191,7 @@ def choose(browser: Browser, name: str, value: str) -> None:
 
 
 def test_reference_agents_are_labelled_rows_of_their_own(tmp_path: Path) -> None:
-    study = finished_study(tmp_path, Study(algorithms=("a2tgpo", "grpo"), seeds=(0, 1)))
+    study = finished_study(tmp_path, StudySettings(algorithms=("a2tgpo", "grpo"), seeds=(0, 1)))
     assert "Reference agents" not in write_report(study).html.read_text()
     row = {"question_id": "q0", "em": 1.0, "f1": 0.5, "searches": 2, "turns": 3, "tokens": 7, "stop": "answered"}
     write_references([Reference("lexical", "one <b>search</b>", (row, {**row, "em": 0.0}))], study)

@@ -23,7 +23,14 @@ import pytest
 import torch
 from rich.console import Console
 
-from a2tgpo.config import Environment, Recipe, Rollout, Training, Update, WarmStart
+from a2tgpo.config import (
+    EnvironmentSettings,
+    Recipe,
+    RolloutSettings,
+    TrainingSettings,
+    UpdateSettings,
+    WarmStartSettings,
+)
 from a2tgpo.run_folder.log import read_metrics
 from a2tgpo.start.prepare import prepare_model
 from a2tgpo.training.loop import train
@@ -48,8 +55,8 @@ def recipe() -> Recipe:
     return Recipe(
         name="kill",
         algorithm="a2tgpo",
-        environment=Environment(worlds=2, max_turns=3, max_searches=2),
-        warm_start=WarmStart(
+        environment=EnvironmentSettings(worlds=2, max_turns=3, max_searches=2),
+        warm_start=WarmStartSettings(
             target_success=0.0,
             max_steps=100,
             evaluate_every=50,
@@ -57,9 +64,11 @@ def recipe() -> Recipe:
             evaluate_questions=8,
             demonstrations=400,
         ),
-        rollout=Rollout(questions=4, group_size=3, max_action_tokens=6, max_episode_tokens=200),
-        update=Update(mini_batches=2, learning_rate=1e-3),
-        training=Training(steps=5, evaluate_every=2, evaluate_questions=8, log_episodes_every=2, checkpoint_every=2),
+        rollout=RolloutSettings(questions=4, group_size=3, max_action_tokens=6, max_episode_tokens=200),
+        update=UpdateSettings(mini_batches=2, learning_rate=1e-3),
+        training=TrainingSettings(
+            steps=5, evaluate_every=2, evaluate_questions=8, log_episodes_every=2, checkpoint_every=2
+        ),
     )
 
 

@@ -36,8 +36,10 @@ def _one_thread():  # type: ignore[no-untyped-def]
 
 
 def recipe(**settings: Any) -> Recipe:
-    warm = dataclasses.replace(config.WarmStart(demonstrations=200, evaluate_questions=64), **settings)
-    return Recipe(environment=config.Environment(worlds=2, top_k=2, max_searches=5, max_turns=6), warm_start=warm)
+    warm = dataclasses.replace(config.WarmStartSettings(demonstrations=200, evaluate_questions=64), **settings)
+    return Recipe(
+        environment=config.EnvironmentSettings(worlds=2, top_k=2, max_searches=5, max_turns=6), warm_start=warm
+    )
 
 
 def test_a_tag_is_one_token_and_a_name_one_or_two() -> None:
@@ -185,7 +187,9 @@ def test_a_reached_target_ends_it() -> None:
 
 
 def test_only_the_embedded_world_has_an_expert() -> None:
-    other = dataclasses.replace(recipe(), environment=config.Environment(id="a2tgpo/SearchQA-v0", dataset="x.jsonl"))
+    other = dataclasses.replace(
+        recipe(), environment=config.EnvironmentSettings(id="a2tgpo/SearchQA-v0", dataset="x.jsonl")
+    )
     with pytest.raises(ConfigError, match="only 'a2tgpo/Almanac-v0' has a scripted expert"):
         warm_start(tiny_policy(TAGS), other)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from a2tgpo.cli import main
-from a2tgpo.config import Recipe, Study
+from a2tgpo.config import Recipe, StudySettings
 from a2tgpo.studies.simulation import Noise, simulate
 from a2tgpo.studies.statistics import (
     McNemar,
@@ -150,7 +150,7 @@ def test_false_calls_command_prints_the_rate(capsys: pytest.CaptureFixture[str])
 
 
 def test_an_a_a_study_is_not_distinguishable(tmp_path: Path) -> None:
-    study = Study(algorithms=("grpo",), seeds=(0, 1, 2), variants={"again.algorithm": "grpo"})
+    study = StudySettings(algorithms=("grpo",), seeds=(0, 1, 2), variants={"again.algorithm": "grpo"})
     recipe, jobs = load_study(finished_study(tmp_path, study))
     said = words(statistics_of(recipe, jobs))
     assert said[0].startswith("again − grpo: ")
@@ -159,7 +159,7 @@ def test_an_a_a_study_is_not_distinguishable(tmp_path: Path) -> None:
 
 
 def test_words_follow_the_numbers(tmp_path: Path) -> None:
-    study = Study(algorithms=("a2tgpo", "grpo", "rloo"), seeds=(0, 1, 2, 3))
+    study = StudySettings(algorithms=("a2tgpo", "grpo", "rloo"), seeds=(0, 1, 2, 3))
     skill = {"a2tgpo": 0.9, "grpo": 0.5, "rloo": 0.1}
     recipe, jobs = load_study(finished_study(tmp_path, study, skill=lambda label, _: skill[label], questions=200))
     found = statistics_of(recipe, jobs)
@@ -171,4 +171,4 @@ def test_words_follow_the_numbers(tmp_path: Path) -> None:
 
 def test_a_study_of_one_has_nothing_to_compare() -> None:
     assert words(Statistics("em", (), {}, ())) == ["One contender, so there is nothing to compare."]
-    assert statistics_of(Recipe(study=Study(algorithms=("grpo",))), []).comparisons == ()
+    assert statistics_of(Recipe(study=StudySettings(algorithms=("grpo",))), []).comparisons == ()

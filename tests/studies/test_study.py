@@ -12,7 +12,17 @@ from rich.console import Console
 
 from a2tgpo.algorithms.loader import make_algorithm
 from a2tgpo.commands.compare import SHORTHANDS, take, with_added
-from a2tgpo.config import Environment, Recipe, Rollout, Study, Training, Update, WarmStart, from_dict, to_toml
+from a2tgpo.config import (
+    EnvironmentSettings,
+    Recipe,
+    RolloutSettings,
+    StudySettings,
+    TrainingSettings,
+    UpdateSettings,
+    WarmStartSettings,
+    from_dict,
+    to_toml,
+)
 from a2tgpo.errors import ConfigError
 from a2tgpo.run_folder.log import read_metrics
 from a2tgpo.studies.contenders import ABLATIONS, contenders_of
@@ -23,15 +33,15 @@ from a2tgpo.studies.study import Interval, jobs_of, table
 def small_study() -> Recipe:
     return Recipe(
         name="small",
-        environment=Environment(worlds=2, max_turns=3, max_searches=2),
-        warm_start=WarmStart(
+        environment=EnvironmentSettings(worlds=2, max_turns=3, max_searches=2),
+        warm_start=WarmStartSettings(
             target_success=0.0, max_steps=60, evaluate_every=60, evaluate_questions=8, demonstrations=300
         ),
-        rollout=Rollout(questions=4, group_size=3, max_action_tokens=6, max_episode_tokens=200),
-        update=Update(mini_batches=2),
-        training=Training(steps=2, evaluate_every=1, evaluate_questions=8),
+        rollout=RolloutSettings(questions=4, group_size=3, max_action_tokens=6, max_episode_tokens=200),
+        update=UpdateSettings(mini_batches=2),
+        training=TrainingSettings(steps=2, evaluate_every=1, evaluate_questions=8),
         # a commit while the tests run is no failure
-        study=Study(algorithms=("a2tgpo", "grpo"), seeds=(0, 1), workers=2, allow=("git_commit",)),
+        study=StudySettings(algorithms=("a2tgpo", "grpo"), seeds=(0, 1), workers=2, allow=("git_commit",)),
     )
 
 
@@ -88,7 +98,7 @@ def test_study_runs_side_by_side_sums_up_and_is_continued(tmp_path: Path) -> Non
 
 
 def test_contenders_variants_and_ablations() -> None:
-    study = Study(
+    study = StudySettings(
         algorithms=("a2tgpo", "grpo"),
         seeds=(0,),
         variants={
@@ -114,15 +124,18 @@ def test_contenders_variants_and_ablations() -> None:
 @pytest.mark.parametrize(
     ("study", "message"),
     [
-        (Study(baseline="rloo"), "study.baseline: got 'rloo'"),
-        (Study(ablate=("grpo",)), "study.ablate: got 'grpo', expected one of a2tgpo"),
-        (Study(algorithms=("grpo", "grpo")), "the label 'grpo' twice"),
-        (Study(variants={"a/b.algorithm": "grpo"}), "the label 'a/b'"),
-        (Study(variants={"x.update.learning_rat": 1.0}), r"study\.variants\.x\.update\.learning_rat: unknown setting"),
-        (Study(variants={"x": 1}), "expected a table"),
+        (StudySettings(baseline="rloo"), "study.baseline: got 'rloo'"),
+        (StudySettings(ablate=("grpo",)), "study.ablate: got 'grpo', expected one of a2tgpo"),
+        (StudySettings(algorithms=("grpo", "grpo")), "the label 'grpo' twice"),
+        (StudySettings(variants={"a/b.algorithm": "grpo"}), "the label 'a/b'"),
+        (
+            StudySettings(variants={"x.update.learning_rat": 1.0}),
+            r"study\.variants\.x\.update\.learning_rat: unknown setting",
+        ),
+        (StudySettings(variants={"x": 1}), "expected a table"),
     ],
 )
-def test_studies_that_cannot_be_run(study: Study, message: str) -> None:
+def test_studies_that_cannot_be_run(study: StudySettings, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         contenders_of(Recipe(study=study))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from a2tgpo.config import Recipe, Study, Training, to_toml
+from a2tgpo.config import Recipe, StudySettings, TrainingSettings, to_toml
 from a2tgpo.studies.study import Job, jobs_of
 
 EVIL = "<script>window.hacked = 1</script></answer> <img src=x onerror='window.hacked=1'> & </information>"
@@ -17,10 +17,15 @@ Skill = Callable[[str, int], float]
 
 
 def finished_study(
-    root: Path, study: Study, *, questions: int = 40, skill: Skill = lambda _label, _seed: 0.5, episodes: int = 0
+    root: Path,
+    study: StudySettings,
+    *,
+    questions: int = 40,
+    skill: Skill = lambda _label, _seed: 0.5,
+    episodes: int = 0,
 ) -> Path:
     """A study whose runs are all finished, its scores drawn with the given probabilities."""
-    recipe = Recipe(name="made", training=Training(steps=10), study=study)
+    recipe = Recipe(name="made", training=TrainingSettings(steps=10), study=study)
     folder = root / "made"
     folder.mkdir()
     (folder / "study.toml").write_text(to_toml(recipe))
@@ -33,7 +38,7 @@ def write_run(job: Job, questions: int, skill: float, episodes: int) -> None:
     rng = np.random.default_rng([job.recipe.seed, *job.label.encode()])
     for name in ("evaluations", "episodes"):
         (job.folder / name).mkdir(parents=True)
-    (job.folder / "config.toml").write_text(to_toml(replace(job.recipe, study=Study())))
+    (job.folder / "config.toml").write_text(to_toml(replace(job.recipe, study=StudySettings())))
     manifest = {
         "algorithm": job.recipe.algorithm,
         "seed": job.recipe.seed,

@@ -16,8 +16,8 @@ GLUED = Scaffold("<answer>", "</answer>")
 SEARCH, ANSWER, INVALID = ActionKind.SEARCH, ActionKind.ANSWER, ActionKind.INVALID
 
 
-def turn(context: Sequence[int], action: Sequence[int], kind: ActionKind = SEARCH, **info: Any) -> Turn:
-    return Turn(tuple(context), tuple(action), (-1.0,) * len(action), kind, info=info)
+def turn(context: Sequence[int], action: Sequence[int], kind: ActionKind = SEARCH, **fields: Any) -> Turn:
+    return Turn(tuple(context), tuple(action), (-1.0,) * len(action), kind, **fields)
 
 
 def episode(

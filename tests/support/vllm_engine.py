@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from a2tgpo.config import VLLM
+from a2tgpo.config import VLLMSettings
 from a2tgpo.engines.vllm import VLLMEngine
 from a2tgpo.policy import Policy
 from tests.support.tiny_models import tiny_policy
@@ -28,7 +28,7 @@ def wide_policy(kind: str = "llama", tied: bool = False, seed: int = 0) -> Polic
 @contextmanager
 def running(policy: Policy, max_tokens: int = MAX_TOKENS, **settings: Any) -> Iterator[VLLMEngine]:
     """An engine that is shut down afterwards; a process can hold one at a time."""
-    engine = VLLMEngine(policy, VLLM(**({"kv_cache_gib": 0.25} | settings)), max_tokens)
+    engine = VLLMEngine(policy, VLLMSettings(**({"kv_cache_gib": 0.25} | settings)), max_tokens)
     try:
         yield engine
     finally:

@@ -19,7 +19,7 @@ from a2tgpo.policy import Policy
 from a2tgpo.policy.chat import Chat
 from a2tgpo.training.rollout import Task
 from a2tgpo.training.sampler_gap import check_sampler, mismatch_metrics
-from a2tgpo.training.update import Sample, Updater
+from a2tgpo.training.update import TrainingBatch, Updater
 from tests.support.pretended_device import ELSEWHERE, Elsewhere, pretended_device
 from tests.support.small_world import small_rollout
 from tests.support.tiny_models import tiny_policy
@@ -42,9 +42,11 @@ def step(policy: Policy, loss: LossSpec) -> tuple[Measurement, dict[str, float],
     table = ALGORITHMS["a2tgpo"]().tabulate(measured.episodes)
     advantage = torch.randn(table.mask.shape, generator=torch.Generator().manual_seed(0)).where(table.mask, 0.0)
     reference = measured.scores.logprobs if loss.kl != "none" else None
-    updater = Updater(policy, config.Update(learning_rate=1e-2, mini_batches=2, micro_batch_tokens=200), loss, 10, 0)
+    updater = Updater(
+        policy, config.UpdateSettings(learning_rate=1e-2, mini_batches=2, micro_batch_tokens=200), loss, 10, 0
+    )
     metrics = updater(
-        Sample(measured.tokens, measured.scores.logprobs, table.group, Credit.of(advantage), reference), 0
+        TrainingBatch(measured.tokens, measured.scores.logprobs, table.group, Credit.of(advantage), reference), 0
     )
     metrics |= gain_metrics(measured) | mismatch_metrics(measured.tokens, measured.scores.logprobs, 2.0)
     weights = [

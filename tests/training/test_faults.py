@@ -24,7 +24,7 @@ from a2tgpo.envs import Passage
 from a2tgpo.episode import Episode, StopReason
 from a2tgpo.errors import NumericalError, RetrievalError
 from a2tgpo.policy.chat import Chat
-from a2tgpo.run_folder.log import read_episodes
+from a2tgpo.run_folder.episodes import read_episodes
 from a2tgpo.start.prepare import prepare_model
 from a2tgpo.training.loop import train
 from a2tgpo.training.rollout import Rollout, Task
@@ -84,9 +84,9 @@ def searching_episodes(broken: range) -> list[Episode]:
 def test_an_episode_with_a_broken_search_is_failed_data_with_its_reason() -> None:
     for episode in searching_episodes(broken=range(2, 3)):
         assert episode.stop is StopReason.FAILED
-        assert episode.info["error"] == "retrieval: server at 127.0.0.1:9 does not answer"
-        assert episode.info["ended"] == "max_turns"
-        assert [turn.info["retrieval_failed"] for turn in episode.turns] == [False, True, False, False]
+        assert episode.error == "retrieval: server at 127.0.0.1:9 does not answer"
+        assert episode.ended == "max_turns"
+        assert [turn.retrieval_failed for turn in episode.turns] == [False, True, False, False]
     assert all(episode.stop is not StopReason.FAILED for episode in searching_episodes(broken=range(0)))
 
 
@@ -152,7 +152,7 @@ def test_out_of_memory_is_tried_once_more_with_half_the_micro_batch(caplog: pyte
 
 def test_non_finite_updates_may_be_left_out_up_to_a_limit() -> None:
     policy = tiny_policy()
-    updater = Updater(policy, config.Update(mini_batches=1, max_skipped_updates=1), LossSpec(), 10, 0)
+    updater = Updater(policy, config.UpdateSettings(mini_batches=1, max_skipped_updates=1), LossSpec(), 10, 0)
     sample = sample_of(policy)
     broken = replace(sample, credit=Credit.of(sample.credit.advantage * float("nan")))
     before = policy.weights_hash()
@@ -224,7 +224,7 @@ def test_engine_with_other_weights_stops_the_run_and_leaves_the_batch(
 
 def test_mismatched_log_probabilities_are_never_left_out() -> None:
     policy = tiny_policy()
-    updater = Updater(policy, config.Update(mini_batches=1, max_skipped_updates=5), LossSpec(), 10, 0)
+    updater = Updater(policy, config.UpdateSettings(mini_batches=1, max_skipped_updates=5), LossSpec(), 10, 0)
     sample = sample_of(policy)
     with pytest.raises(NumericalError, match="before the first optimiser step"):
         updater(replace(sample, old_logprobs=sample.old_logprobs + 0.01), 0)

@@ -17,7 +17,7 @@ from a2tgpo.information_gain.probes import Scaffold
 from a2tgpo.policy import Policy
 from a2tgpo.training.evaluate import episode_metrics
 from a2tgpo.training.rollout import Task
-from a2tgpo.training.update import Sample, Updater
+from a2tgpo.training.update import TrainingBatch, Updater
 from tests.support.small_world import small_rollout
 from tests.support.tiny_models import WORDS, tiny_policy
 
@@ -52,7 +52,7 @@ def starting_policy() -> Policy:
 def test_answers_become_right(name: str) -> None:
     policy = starting_policy()
     algorithm = ALGORITHMS[name]()
-    updater = Updater(policy, config.Update(learning_rate=3e-3, mini_batches=2), algorithm.loss, STEPS, seed=0)
+    updater = Updater(policy, config.UpdateSettings(learning_rate=3e-3, mini_batches=2), algorithm.loss, STEPS, seed=0)
     rollout = small_rollout(policy, QUESTIONS * GROUP)
     scores = []
     for step in range(STEPS):
@@ -64,7 +64,7 @@ def test_answers_become_right(name: str) -> None:
         measured = measure(policy, rollout(tasks), Scaffold(*rollout.env.protocol.scaffold))
         table = algorithm.tabulate(measured.episodes)
         tokens = collate(measured.episodes, policy.pad_token_id)
-        updater(Sample(tokens, measured.scores.logprobs, table.group, algorithm(table)), step)
+        updater(TrainingBatch(tokens, measured.scores.logprobs, table.group, algorithm(table)), step)
         rollout.engine.load_weights(policy, step + 1)
         scores.append(episode_metrics(measured.episodes)["em"])
     before, after = sum(scores[:3]) / 3, sum(scores[-3:]) / 3

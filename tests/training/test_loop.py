@@ -7,11 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from a2tgpo.config import Environment, Model, Recipe, Rollout, Training, Update, WarmStart, load_recipe
+from a2tgpo.config import (
+    EnvironmentSettings,
+    ModelSettings,
+    Recipe,
+    RolloutSettings,
+    TrainingSettings,
+    UpdateSettings,
+    WarmStartSettings,
+    load_recipe,
+)
 from a2tgpo.envs import PROTOCOLS
 from a2tgpo.errors import ConfigError
+from a2tgpo.run_folder.episodes import read_episodes
 from a2tgpo.run_folder.lock import claim
-from a2tgpo.run_folder.log import read_episodes, read_metrics
+from a2tgpo.run_folder.log import read_metrics
 from a2tgpo.start.tiny import tiny_policy
 from a2tgpo.start.warm_start import warm_start
 from a2tgpo.training.loop import train
@@ -22,7 +32,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy that has learned how actions are written, and little else."""
     folder = tmp_path_factory.mktemp("model")
     policy = tiny_policy(PROTOCOLS["tags_brief"].tags, seed=0)
-    settings = WarmStart(
+    settings = WarmStartSettings(
         target_success=0.0,
         max_steps=100,
         evaluate_every=100,
@@ -39,12 +49,12 @@ def recipe_for(model: Path, algorithm: str = "a2tgpo", steps: int = 4) -> Recipe
     return Recipe(
         name="test",
         algorithm=algorithm,
-        environment=Environment(worlds=2, max_turns=3, max_searches=2),
-        model=Model(source=str(model)),
-        warm_start=WarmStart(enabled=False),
-        rollout=Rollout(questions=4, group_size=3, max_action_tokens=6, max_episode_tokens=200),
-        update=Update(mini_batches=2, learning_rate=1e-3),
-        training=Training(
+        environment=EnvironmentSettings(worlds=2, max_turns=3, max_searches=2),
+        model=ModelSettings(source=str(model)),
+        warm_start=WarmStartSettings(enabled=False),
+        rollout=RolloutSettings(questions=4, group_size=3, max_action_tokens=6, max_episode_tokens=200),
+        update=UpdateSettings(mini_batches=2, learning_rate=1e-3),
+        training=TrainingSettings(
             steps=steps, evaluate_every=2, evaluate_questions=12, log_episodes_every=2, checkpoint_every=2
         ),
     )

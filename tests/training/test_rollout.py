@@ -47,7 +47,7 @@ def test_every_kind_of_turn_and_end_occurs_and_is_consistent() -> None:
     assert stops >= {StopReason.MAX_TURNS, StopReason.ANSWERED}
     for episode in episodes:
         assert (episode.turns[-1].action is ActionKind.ANSWER) == (episode.stop is StopReason.ANSWERED)
-        assert episode.outcome == episode.info["em"]
+        assert episode.outcome == episode.em
         assert not (episode.stop is StopReason.ANSWERED and episode.closing_ids)
 
 
@@ -97,15 +97,15 @@ def test_episodes_that_need_not_wait_for_each_other_are_the_same() -> None:
     lockstep, streaming = small_rollout(tiny_policy()), small_rollout(tiny_policy())
     streaming.engine = Streaming(streaming.engine)
     for one, other in zip(lockstep(TASKS), streaming(TASKS), strict=True):
-        assert (one.token_ids, one.turn_index, one.stop, one.outcome, one.info) == (
+        assert (one.token_ids, one.turn_index, one.stop, one.outcome, one.answer) == (
             other.token_ids,
             other.turn_index,
             other.stop,
             other.outcome,
-            other.info,
+            other.answer,
         )
         for mine, theirs in zip(one.turns, other.turns, strict=True):
-            assert mine.info == theirs.info
+            assert (mine.query, mine.passage_ids) == (theirs.query, theirs.passage_ids)
             assert mine.action_logprobs == pytest.approx(theirs.action_logprobs, abs=1e-5)
     assert not streaming.engine.flying
 

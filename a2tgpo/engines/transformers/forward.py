@@ -25,7 +25,7 @@ _PROJECTIONS = (
 _FIXED_ROTATIONS = ("default", "linear", "llama3", "yarn")
 """Rotary embeddings that depend on the position alone."""
 
-Step = Callable[[Tensor], Tensor]
+DecodeStep = Callable[[Tensor], Tensor]
 """Next token of each row [row] -> last hidden states [row width]."""
 
 
@@ -45,7 +45,7 @@ class Forward(Protocol):
         """
         ...
 
-    def steps(self, last: Int[Tensor, " row"], columns: int, count: int) -> Step:
+    def steps(self, last: Int[Tensor, " row"], columns: int, count: int) -> DecodeStep:
         """What reads one token of each row at a time, `count` times at most: the first at the positions behind `last`,
         and so on.
 
@@ -103,7 +103,7 @@ class ModelForward:
         hidden: Tensor = output.last_hidden_state[torch.arange(len(last), device=last.device), last]
         return hidden
 
-    def steps(self, last: Int[Tensor, " row"], columns: int, count: int) -> Step:
+    def steps(self, last: Int[Tensor, " row"], columns: int, count: int) -> DecodeStep:
         ahead = iter(range(1, count + 1))
 
         def step(token_ids: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from a2tgpo.config import VLLM
+from a2tgpo.config import VLLMSettings
 from a2tgpo.engines.base import Sample, Sampling
 from a2tgpo.engines.stops import Stops
 from a2tgpo.engines.vllm.start import explained, start
@@ -20,7 +20,7 @@ from a2tgpo.policy import Policy
 class VLLMEngine:
     """Streaming engine on vLLM. One per process: vLLM keeps its state in globals."""
 
-    def __init__(self, policy: Policy, settings: VLLM, max_tokens: int) -> None:
+    def __init__(self, policy: Policy, settings: VLLMSettings, max_tokens: int) -> None:
         """Start vLLM and give it the policy's weights.
 
         Args:

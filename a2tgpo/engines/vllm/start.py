@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from a2tgpo.config import VLLM
+from a2tgpo.config import VLLMSettings
 from a2tgpo.errors import ConfigError, EngineError
 from a2tgpo.policy import Policy
 
@@ -28,7 +28,7 @@ _ADVICE = (
 """What to do, by a word of vLLM's own message."""
 
 
-def start(policy: Policy, settings: VLLM, max_tokens: int) -> Any:
+def start(policy: Policy, settings: VLLMSettings, max_tokens: int) -> Any:
     """A `vllm.LLM` of the policy's architecture, with weights yet to come.
 
     Raises:
