@@ -1,7 +1,7 @@
 """The paper's propositions (arXiv 2605.06200, appendix D), on the algorithm as it is used.
 
-D.1 Pooling gains of all turns of a question biases a turn's z by its index. D.2 Turn groups do not. D.3 The rescaled sum
-has the same variance at every depth where the z are independent, and σ² + (n − 1)δ where they share a covariance δ.
+D.1 Pooling gains of all turns of a question biases a turn's z by its index. D.2 Turn groups do not. D.3 The rescaled
+sum has the same variance at every depth where the z are independent, and σ² + (n − 1)δ where they share a covariance δ.
 """
 
 from dataclasses import replace

@@ -13,7 +13,7 @@ SETS = {"NQ", "TriviaQA", "PopQA", "HotpotQA", "2WikiMultihopQA", "MuSiQue", "Ba
 def test_every_row_is_complete() -> None:
     for row in ROWS:
         assert None not in row, row  # more cells than columns
-        assert row["method"] and row["dataset"] and row["metric"] and row["source"], row
+        assert all(row[name] for name in ("method", "dataset", "metric", "source")), row
         assert 0 <= float(row["value"]) <= 100, row
 
 
