@@ -6,6 +6,7 @@ stored in its proper type.
 """
 
 from collections.abc import Iterable
+from dataclasses import fields
 from difflib import get_close_matches
 from math import inf
 from numbers import Integral, Real
@@ -19,6 +20,26 @@ def did_you_mean(got: object, known: Iterable[str]) -> str:
     """
     nearest = get_close_matches(str(got), list(known), n=1, cutoff=0.5)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
+
+
+class KnownFields:
+    """Base of dataclasses that answer a misspelt parameter with the nearest one that they have.
+
+    Raises:
+        ConfigError: on a parameter that is not a field, where Python's own TypeError would name no other.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, **values: object) -> "KnownFields":
+        known = [entry.name for entry in fields(cls)]  # type: ignore[arg-type]  # subclasses are dataclasses
+        for name in values:
+            if name not in known:
+                hint = did_you_mean(name, known)
+                raise ConfigError(
+                    f"{cls.__name__}: got unknown parameter {name!r}, expected one of {', '.join(known)}{hint}"
+                )
+        return super().__new__(cls)
 
 
 def check_whole(name: str, value: object, least: int, hint: str = "") -> int:

@@ -9,13 +9,21 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from a2tgpo.algorithms.base import Algorithm, discounted_returns, group_of_turns, normalize, over_turns
+from a2tgpo.algorithms.base import (
+    Algorithm,
+    discounted_returns,
+    group_moments,
+    group_of_turns,
+    normalize,
+    over_turns,
+)
 from a2tgpo.algorithms.losses import LossSpec
+from a2tgpo.algorithms.workings import Workings
 from a2tgpo.batch import Credit, TurnTable
 from a2tgpo.checks import flag_field, number_field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class A2TGPO(Algorithm):
     """A_{i,t} = α·D_{i,t}/√(m_i − t) + z^R_i on turns with a gain, z^R_i on all others; clip scale c = 1 + β·(2σ(z) −
     1).
@@ -40,7 +48,7 @@ class A2TGPO(Algorithm):
     """Divide the sum of m_i − t gains by √(m_i − t)? False leaves the sum as it is (an ablation)."""
 
     def __post_init__(self) -> None:
-        Algorithm.__post_init__(self)
+        super().__post_init__()
         number_field(self, "gamma", 0.0, 1.0)
         number_field(self, "ig_weight", 0.0)
         number_field(self, "clip_modulation", 0.0, 1.0)
@@ -79,3 +87,29 @@ class A2TGPO(Algorithm):
         since there z = 0.
         """
         return 1 + self.clip_modulation * (2 * torch.sigmoid(z) - 1)
+
+    def workings(self, table: TurnTable) -> Workings:
+        scored, z = table.scored, self.normalized_gain(table)
+        mean, std, size = group_moments(table.information_gain, self.gain_groups(table), scored, "population")
+        t = scored.cumsum(dim=1) - 1
+        columns = {
+            "gain": table.information_gain,
+            "mean": mean.where(scored, torch.nan),
+            "std": std.where(scored, torch.nan),
+            "size": size.float().where(scored, torch.nan),
+            "z": z.where(scored, torch.nan),
+            "D": discounted_returns(z, self.gamma, order=t).where(scored, torch.nan),
+            "terms": (scored.sum(dim=1, keepdim=True) - t).float().where(scored, torch.nan),
+            "zR": over_turns(normalize(table.outcome, table.group, table.mask.any(dim=1), "population"), table),
+        }
+        pool = "episodes at the same turn" if self.turn_groups else "turns"
+        divisor, divided = ("/√terms", "/√{terms}") if self.variance_rescaling else ("", "")
+        formulas = (
+            f"z = (gain − mean)/(std + 1e-6) over the question's {pool} (size values, population std)",
+            f"D = z + {self.gamma:g}·D of the next turn with a gain; terms = gains from here on",
+            "zR = outcome normalised over the question's episodes (population std)",
+            f"advantage = {self.ig_weight:g}·D{divisor} + zR; without a gain: zR",
+            f"clip scale = 1 + {self.clip_modulation:g}·(2·sigmoid(z) − 1); without a gain: 1",
+        )
+        with_gain = f"A = {self.ig_weight:g}·{{D}}{divided} + {{zR}} = {{advantage}}"
+        return Workings(columns, formulas, with_gain, "A = zR = {advantage}")

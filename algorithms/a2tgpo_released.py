@@ -15,7 +15,7 @@ from a2tgpo.batch import Credit, TurnTable
 from a2tgpo.checks import flag_field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class A2TGPOReleased(A2TGPO):
     """A2TGPO with the departures of the released code (mode `turn-group-v1d`).
 
@@ -36,7 +36,7 @@ class A2TGPOReleased(A2TGPO):
     """The gain of an episode's last turn (a limit cut it there) is added to the outcome instead."""
 
     def __post_init__(self) -> None:
-        A2TGPO.__post_init__(self)
+        super().__post_init__()
         for field in ("skip_first_search", "drop_zero_gain", "final_gain_in_outcome"):
             flag_field(self, field)
 
@@ -44,7 +44,7 @@ class A2TGPOReleased(A2TGPO):
         kept = self.kept_gains(table)
         final = kept & last_turn(table) if self.final_gain_in_outcome else torch.zeros_like(kept)
         outcome = table.outcome + table.information_gain.where(final, 0.0).sum(dim=1)
-        credit = A2TGPO.__call__(self, replace(table, scored=kept & ~final, outcome=outcome))
+        credit = super().__call__(replace(table, scored=kept & ~final, outcome=outcome))
         source = segment_ends(kept & ~final)
         return Credit.of(
             _take(credit.advantage, source, table), _take(credit.clip_scale, source, table).where(table.mask, 1.0)

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-from a2tgpo.algorithms.base import Algorithm, normalize, over_turns
+from a2tgpo.algorithms.base import Algorithm, normalize, outcome_workings, over_turns
 from a2tgpo.algorithms.losses import LossSpec
+from a2tgpo.algorithms.workings import Workings
 from a2tgpo.batch import Credit, TurnTable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AT2PO(Algorithm):
     """A_{i,k} = (R_i − mean_g R) / (std_g R + 1e-6), population deviation: the value of a leaf.
 
@@ -20,3 +21,6 @@ class AT2PO(Algorithm):
 
     def __call__(self, table: TurnTable) -> Credit:
         return Credit.of(over_turns(normalize(table.outcome, table.group, table.mask.any(dim=1), "population"), table))
+
+    def workings(self, table: TurnTable) -> Workings:
+        return outcome_workings(table, "population")

@@ -5,7 +5,7 @@ It sees no token, model or device.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import torch
@@ -13,10 +13,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from a2tgpo.algorithms.losses import LossSpec
+from a2tgpo.algorithms.workings import Workings
 from a2tgpo.batch import Credit, TurnReward, TurnTable, information_gain_of, tabulate
-from a2tgpo.checks import did_you_mean, whole_field
+from a2tgpo.checks import KnownFields, whole_field
 from a2tgpo.episode import Episode
-from a2tgpo.errors import ConfigError
 
 EPSILON: Final = 1e-6
 """Added to every standard deviation."""
@@ -24,9 +24,10 @@ VARIANCE_FLOOR: Final = 1e-8
 """Added to the variance under `population`, before the root."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Algorithm:
+@dataclass(frozen=True, kw_only=True)
+class Algorithm(KnownFields):
     """Base of all algorithms. A subclass is a frozen dataclass with a `__call__`; its fields are its hyper-parameters.
+    With `workings` beside it, `a2tgpo explain` can show how its credit comes about.
 
     Raises:
         ConfigError: on a parameter that the algorithm does not have (naming the nearest one) or a value out of its
@@ -43,16 +44,6 @@ class Algorithm:
     sampling); 0 = never.
     """
 
-    def __new__(cls, *args: object, **parameters: object) -> "Algorithm":
-        known = [field.name for field in fields(cls)] if cls is not Algorithm else []
-        for name in parameters:
-            if name not in known:
-                raise ConfigError(
-                    f"{cls.__name__}: got unknown parameter {name!r}, expected one of"
-                    f" {', '.join(known)}{did_you_mean(name, known)}"
-                )
-        return object.__new__(cls)
-
     def __post_init__(self) -> None:
         whole_field(self, "max_resamples", 0)
 
@@ -65,6 +56,13 @@ class Algorithm:
     def tabulate(self, episodes: Sequence[Episode], turn_reward: TurnReward = information_gain_of) -> TurnTable:
         """The table that the algorithm reads; an algorithm that compares states in its own way overrides this."""
         return tabulate(episodes, turn_reward)
+
+    def workings(self, table: TurnTable) -> Workings:
+        """The quantities between table and credit, for people who follow the arithmetic; here only what any algorithm
+        reads.
+        """
+        read = {"outcome": over_turns(table.outcome, table), "gain": table.information_gain}
+        return Workings(read, (f"credit as {type(self).__name__} gives it",), "A = {advantage}", "A = {advantage}")
 
     def is_informative(self, table: TurnTable) -> Bool[Tensor, " group"]:
         """Groups that can teach something: their raw outcomes differ, or they hold one episode, so that rolling out
@@ -140,6 +138,18 @@ def discounted_returns(
 def over_turns(per_episode: Float[Tensor, " episode"], table: TurnTable) -> Float[Tensor, "episode turn"]:
     """An episode's value given to each of its turns; 0 outside `table.mask`."""
     return per_episode[:, None].expand_as(table.reward).where(table.mask, 0.0)
+
+
+def outcome_workings(table: TurnTable, statistics: str, divide: bool = True) -> Workings:
+    """Workings of credit that is the outcome normalised over the group."""
+    moments = group_moments(table.outcome, table.group, table.mask.any(dim=1), statistics)
+    mean, std, _ = (over_turns(value.float(), table) for value in moments)
+    columns = {"outcome": over_turns(table.outcome, table), "mean": mean, "std": std}
+    divisor, line = ("/(std + 1e-6)", "({outcome} − {mean})/({std} + 1e-6)") if divide else ("", "{outcome} − {mean}")
+    formula = (
+        f"advantage = (outcome − mean){divisor} over the question's episodes ({statistics} std); 0 in a group of one"
+    )
+    return Workings(columns, (formula,), f"A = {line} = {{advantage}}", f"A = {line} = {{advantage}}")
 
 
 def group_of_turns(table: TurnTable) -> Int[Tensor, "episode turn"]:

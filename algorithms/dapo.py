@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from a2tgpo.algorithms.base import over_turns
 from a2tgpo.algorithms.grpo import GRPO
 from a2tgpo.algorithms.losses import LossSpec
+from a2tgpo.algorithms.workings import Workings
 from a2tgpo.batch import Credit, TurnTable
 from a2tgpo.checks import number_field, whole_field
 from a2tgpo.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DAPO(GRPO):
     """GRPO's estimator on the outcome plus a length penalty. Which groups are rolled out again is decided on the raw
     outcome, without the penalty.
@@ -30,7 +32,7 @@ class DAPO(GRPO):
     """Size of the complete penalty; 0 = none."""
 
     def __post_init__(self) -> None:
-        GRPO.__post_init__(self)
+        super().__post_init__()
         whole_field(self, "max_tokens", 1)
         whole_field(self, "overlong_buffer", 1)
         number_field(self, "overlong_factor", low=0.0)
@@ -40,9 +42,24 @@ class DAPO(GRPO):
             )
 
     def __call__(self, table: TurnTable) -> Credit:
+        return super().__call__(self.penalized(table))
+
+    def penalized(self, table: TurnTable) -> TurnTable:
+        """The table with the length penalty in its outcomes."""
         length = table.num_tokens.where(table.mask, 0).sum(dim=1)
         penalty = overlong_penalty(length, self.max_tokens, self.overlong_buffer, self.overlong_factor)
-        return GRPO.__call__(self, replace(table, outcome=table.outcome + penalty))
+        return replace(table, outcome=table.outcome + penalty)
+
+    def workings(self, table: TurnTable) -> Workings:
+        workings = super().workings(self.penalized(table))
+        score = over_turns(table.outcome, table)
+        penalty = workings.columns["outcome"] - score
+        formula = "outcome = score + penalty; the penalty is that of the episode's length"
+        return replace(
+            workings,
+            columns={"score": score, "penalty": penalty, **workings.columns},
+            formulas=(formula, *workings.formulas),
+        )
 
 
 def overlong_penalty(

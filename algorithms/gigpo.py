@@ -9,15 +9,23 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from a2tgpo.algorithms.base import Algorithm, discounted_returns, group_of_turns, normalize, over_turns
+from a2tgpo.algorithms.base import (
+    Algorithm,
+    discounted_returns,
+    group_moments,
+    group_of_turns,
+    normalize,
+    over_turns,
+)
 from a2tgpo.algorithms.losses import LossSpec
 from a2tgpo.algorithms.states import merge_similar_states
+from a2tgpo.algorithms.workings import Workings
 from a2tgpo.batch import Credit, TurnReward, TurnTable, information_gain_of, tabulate
 from a2tgpo.checks import choice_field, flag_field, number_field
 from a2tgpo.episode import Episode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GiGPO(Algorithm):
     """A_{i,k} = A^E_i + ω·A^S_{i,k}: the outcome within the question's group plus the discounted return within the
     state's group.
@@ -44,7 +52,7 @@ class GiGPO(Algorithm):
     """
 
     def __post_init__(self) -> None:
-        Algorithm.__post_init__(self)
+        super().__post_init__()
         number_field(self, "gamma", 0.0, 1.0)
         number_field(self, "step_weight", 0.0)
         flag_field(self, "normalize_std")
@@ -73,6 +81,31 @@ class GiGPO(Algorithm):
         """A^S: the step return normalised over all turns of the group that acted on the same state."""
         returns = discounted_returns(table.reward.where(table.mask, 0.0), self.gamma)
         return normalize(returns, step_groups(table), table.mask, "sample", self.normalize_std)
+
+    def workings(self, table: TurnTable) -> Workings:
+        returns = discounted_returns(table.reward.where(table.mask, 0.0), self.gamma)
+        mean, std, size = group_moments(returns, step_groups(table), table.mask, "sample")
+        columns = {
+            "outcome": over_turns(table.outcome, table),
+            "AE": self.episode_term(table),
+            "state": table.state.float(),
+            "return": returns,
+            "mean": mean,
+            "std": std,
+            "size": size.float(),
+            "AS": self.step_term(table),
+        }
+        divided = "/(std + 1e-6)" if self.normalize_std else ""
+        pool = "turns of the question's episodes" if self.episode_statistics == "turns" else "question's episodes"
+        formulas = (
+            f"AE = (outcome − mean){divided} over the {pool} (sample std)",
+            f"return = reward + {self.gamma:g}·return of the next turn",
+            f"AS = (return − mean){divided} over the question's turns with the same state (size values); 0 if there is"
+            " one only",
+            f"advantage = AE + {self.step_weight:g}·AS",
+        )
+        line = f"A = {{AE}} + {self.step_weight:g}·{{AS}} = {{advantage}}"
+        return Workings(columns, formulas, line, line)
 
 
 def step_groups(table: TurnTable) -> Int[Tensor, "episode turn"]:

@@ -1,14 +1,15 @@
 """GRPO and the methods that share its estimator: one number per episode, the outcome compared with its group's."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from a2tgpo.algorithms.base import Algorithm, group_moments, normalize, over_turns
+from a2tgpo.algorithms.base import Algorithm, group_moments, normalize, outcome_workings, over_turns
 from a2tgpo.algorithms.losses import LossSpec
+from a2tgpo.algorithms.workings import Workings
 from a2tgpo.batch import Credit, TurnTable
 from a2tgpo.checks import choice_field, flag_field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GRPO(Algorithm):
     """A_{i,k} = (R_i − mean_g R) / (std_g R + 1e-6), the same for all turns k (DeepSeekMath, arXiv 2402.03300; sample
     deviation as in verl).
@@ -22,7 +23,7 @@ class GRPO(Algorithm):
     """
 
     def __post_init__(self) -> None:
-        Algorithm.__post_init__(self)
+        super().__post_init__()
         flag_field(self, "normalize_std")
         choice_field(self, "singleton", ("zero", "raw"))
 
@@ -34,8 +35,19 @@ class GRPO(Algorithm):
             advantage = advantage.where(size > 1, table.outcome)
         return Credit.of(over_turns(advantage, table))
 
+    def workings(self, table: TurnTable) -> Workings:
+        workings = outcome_workings(table, "sample", divide=self.normalize_std)
+        if self.singleton == "zero":
+            return workings
+        _, _, size = group_moments(table.outcome, table.group, table.mask.any(dim=1), "sample")
+        alone = over_turns((size == 1).float(), table)
+        columns = dict(workings.columns)
+        # a group of one keeps its outcome: nothing is taken off and nothing divides it
+        columns["mean"], columns["std"] = columns["mean"].where(alone == 0, 0.0), columns["std"].where(alone == 0, 1.0)
+        return replace(workings, columns=columns, formulas=(*workings.formulas, "a group of one keeps its outcome"))
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True)
 class DrGRPO(GRPO):
     """GRPO without its two biases: A = R − mean_g R, and a constant instead of the length as the loss's divisor (arXiv
     2503.20783).
@@ -47,14 +59,14 @@ class DrGRPO(GRPO):
     normalize_std: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GSPO(GRPO):
     """GRPO's credit, trained with one ratio per sequence and narrow clip widths (arXiv 2507.18071)."""
 
     loss: LossSpec = LossSpec(ratio="sequence", clip_low=3e-4, clip_high=4e-4, aggregation="seq-mean-token-mean")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CISPO(GRPO):
     """GRPO's credit, trained with a clipped importance weight that never stops a token's gradient (MiniMax-M1, arXiv
     2506.13585).

@@ -7,13 +7,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from a2tgpo.algorithms.base import Algorithm, discounted_returns, group_of_turns, last_turn, normalize
+from a2tgpo.algorithms.base import (
+    Algorithm,
+    discounted_returns,
+    group_of_turns,
+    last_turn,
+    normalize,
+    over_turns,
+)
 from a2tgpo.algorithms.losses import LossSpec
+from a2tgpo.algorithms.workings import Workings
 from a2tgpo.batch import Credit, TurnTable
 from a2tgpo.checks import choice_field, number_field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class IGPO(Algorithm):
     """A_{i,k} = Σ_{j≥k} γ^{j−k} z_{i,j}, z being the normalised reward of a turn.
 
@@ -37,7 +45,7 @@ class IGPO(Algorithm):
     """The same for outcomes."""
 
     def __post_init__(self) -> None:
-        Algorithm.__post_init__(self)
+        super().__post_init__()
         number_field(self, "gamma", 0.0, 1.0)
         choice_field(self, "normalization", ("separate", "joint"))
         number_field(self, "gain_weight", 0.0)
@@ -57,3 +65,19 @@ class IGPO(Algorithm):
             pool = 2 * pool + torch.cat([torch.zeros_like(table.state), torch.ones_like(table.group[:, None])], dim=1)
         z = normalize(values, pool, mask, "population")
         return z[:, :-1] + z[:, -1:].where(last_turn(table), 0.0)
+
+    def workings(self, table: TurnTable) -> Workings:
+        rewards = self.turn_rewards(table)
+        advantage = discounted_returns(rewards, self.gamma)
+        columns = {
+            "gain": table.information_gain,
+            "outcome": over_turns(table.outcome, table),
+            "z": rewards,
+            "later": torch.cat([advantage[:, 1:], torch.zeros_like(advantage[:, :1])], dim=1),
+        }
+        z = (
+            "z = gain, and on the last turn the outcome, each less its mean over its std within the question"
+            f" ({self.normalization} pools, population std)"
+        )
+        line = f"A = {{z}} + {self.gamma:g}·{{later}} = {{advantage}}"
+        return Workings(columns, (z, f"advantage = z + {self.gamma:g}·advantage of the next turn (later)"), line, line)

@@ -16,14 +16,14 @@ from a2tgpo.algorithms.ratios import (
     merge_equal_turns,
     sampler_weight,
 )
-from a2tgpo.checks import choice_field, flag_field, number_field
+from a2tgpo.checks import KnownFields, choice_field, flag_field, number_field
 from a2tgpo.errors import ConfigError
 
 SURROGATES: Final = ("clip", "cispo")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LossSpec:
+class LossSpec(KnownFields):
     """Which loss an algorithm trains with. Each algorithm carries its published one; a recipe may override any field.
 
     Raises:

@@ -13,7 +13,7 @@ from a2tgpo.checks import number_field
 MT_GRPO_EPSILON = 1e-4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MTGRPO(Algorithm):
     """A_{i,k} = A^R_i + λ·A^T_i up to the first turn with a process reward, A^R_i after it; an episode without one gets
     A^{R+T}_i on all turns.
@@ -30,7 +30,7 @@ class MTGRPO(Algorithm):
     """λ."""
 
     def __post_init__(self) -> None:
-        Algorithm.__post_init__(self)
+        super().__post_init__()
         number_field(self, "turn_weight", low=0.0)
 
     def __call__(self, table: TurnTable) -> Credit:

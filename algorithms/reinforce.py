@@ -11,7 +11,7 @@ from a2tgpo.batch import Credit, TurnTable
 from a2tgpo.checks import number_field
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ReinforcePlusPlus(Algorithm):
     """A_{i,k} = whiten(G_{i,k}), G_{i,k} = Σ_{j≥k} γ^{j−k} r_{i,j}. No groups: an episode is compared with the whole
     batch.
@@ -24,7 +24,7 @@ class ReinforcePlusPlus(Algorithm):
     """γ per turn."""
 
     def __post_init__(self) -> None:
-        Algorithm.__post_init__(self)
+        super().__post_init__()
         number_field(self, "gamma", 0.0, 1.0)
 
     def __call__(self, table: TurnTable) -> Credit:
@@ -32,7 +32,7 @@ class ReinforcePlusPlus(Algorithm):
         return Credit.of(whiten(returns, table.num_tokens.where(table.mask, 0)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ReinforcePlusPlusBaseline(Algorithm):
     """A_{i,k} = whiten(R_i − mean_g R): the group's mean as baseline, the batch's deviation as scale."""
 

@@ -7,7 +7,7 @@ from a2tgpo.algorithms.losses import LossSpec
 from a2tgpo.batch import Credit, TurnTable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RLOO(Algorithm):
     """A_i = R_i − mean of the other outcomes in the group = n/(n−1)·(R_i − mean_g R), the same for all turns; 0 for a
     group of one.

@@ -13,7 +13,7 @@ from a2tgpo.algorithms.base import group_of_turns, normalize, over_turns
 from a2tgpo.batch import Credit, TurnTable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MyAlgorithm(Algorithm):
     """Credit for good searches only: A_{i,k} = z^R_i + bonus · max(0, z_{i,k}), z being the gain normalised over all
     turns of the question.

@@ -34,7 +34,7 @@ def new_supporting_passages(episode: Episode) -> list[float | None]:
     return values
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class A2TGPOWithSupport(A2TGPO):
     """A2TGPO whose turns are judged by the rule."""
 

@@ -7,8 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from a2tgpo.algorithms import A2TGPO, ALGORITHMS, Algorithm
+from a2tgpo.algorithms import (
+    A2TGPO,
+    ALGORITHMS,
+    AT2PO,
+    CISPO,
+    DAPO,
+    GRPO,
+    GSPO,
+    IGPO,
+    Algorithm,
+    DrGRPO,
+    GiGPO,
+)
 from a2tgpo.algorithms.explain import explain
+from a2tgpo.batch import Credit, TurnTable
 from a2tgpo.cli import main
 from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
 from a2tgpo.run_folder.episodes import episode_to_dict
@@ -68,6 +81,8 @@ def evaluated(line: str) -> float:
     if fraction:
         value, mean, std = map(float, fraction.groups())
         return (value - mean) / (std + 1e-6)
+    if difference := re.fullmatch(r"(\S+) - (\S+)", middle):
+        return float(difference[1]) - float(difference[2])
     total = 0.0
     for term in middle.split(" + "):
         numerator, _, root = term.partition("/√")
@@ -78,24 +93,60 @@ def evaluated(line: str) -> float:
     return total
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_stated_results_are_the_credit(name: str) -> None:
-    algorithm: Algorithm = ALGORITHMS[name]()
-    credit = algorithm(algorithm.tabulate(GROUP)).advantage
-    flat = [float(credit[row, turn]) for row, played in enumerate(GROUP) for turn in range(played.num_turns)]
-    assert stated_results(explain(GROUP, algorithm)) == pytest.approx(flat, abs=1e-5)
+ALONE = replace(episode(0.75, [0.2], ["a", "f"]), group=1, question_id="q8")
 
 
-@pytest.mark.parametrize("name", ["a2tgpo", "igpo", "gigpo", "grpo", "at2po"])
-def test_printed_arithmetic_gives_the_stated_result(name: str) -> None:
+def named(algorithm: Algorithm) -> str:
+    return type(algorithm).__name__
+
+
+EXPLAINED: list[Algorithm] = [
+    A2TGPO(),
+    A2TGPO(gamma=0.5, turn_groups=False, variance_rescaling=False, ig_weight=2.0),
+    IGPO(),
+    IGPO(gamma=0.5, normalization="joint", gain_weight=2.0),
+    GiGPO(),
+    GiGPO(gamma=0.5, episode_statistics="turns", normalize_std=False, step_weight=0.5),
+    GRPO(),
+    GRPO(singleton="raw"),
+    DrGRPO(singleton="raw"),
+    GSPO(),
+    CISPO(),
+    DAPO(max_tokens=6, overlong_buffer=4, overlong_factor=0.5),
+    AT2PO(),
+]
+"""Algorithms that show their arithmetic, with options that change it."""
+
+
+@pytest.mark.parametrize("algorithm", [*EXPLAINED, *(cls() for cls in ALGORITHMS.values())], ids=named)
+def test_stated_results_are_the_credit(algorithm: Algorithm) -> None:
+    group = [*GROUP, ALONE]
+    credit = algorithm(algorithm.tabulate(group)).advantage
+    flat = [float(credit[row, turn]) for row, played in enumerate(group) for turn in range(played.num_turns)]
+    assert stated_results(explain(group, algorithm)) == pytest.approx(flat, abs=1e-5)
+
+
+@pytest.mark.parametrize("algorithm", EXPLAINED, ids=named)
+def test_printed_arithmetic_gives_the_stated_result(algorithm: Algorithm) -> None:
     lines = [
         line
-        for line in explain(GROUP, ALGORITHMS[name]()).splitlines()
+        for line in explain([*GROUP, ALONE], algorithm).splitlines()
         if line.startswith("  turn ") and "A = " in line and "zR =" not in line
     ]
     assert len(lines) >= 5
     for line in lines:
         assert evaluated(line) == pytest.approx(float(line.rsplit("=", 1)[1]), abs=1e-4)
+
+
+def test_a_subclass_with_credit_of_its_own_is_not_explained_by_its_parent() -> None:
+    class Doubled(GRPO):
+        def __call__(self, table: TurnTable) -> Credit:
+            return Credit.of(2 * super().__call__(table).advantage)
+
+    text = explain(GROUP, Doubled())
+    # twice (1 − 1/3)/(1/√3 + 1e-6)
+    assert "turn 0 (search: who is a): A = 2.30940" in text
+    assert "credit as Doubled gives it" in text
 
 
 def test_failed_episodes_are_left_out_and_missing_gains_are_said() -> None:
