@@ -40,15 +40,14 @@ class Voice:
         """A continuation for every request; None for a prompt that leaves no room for one in the model's context."""
         prompts = [self.chat.prompt_ids(request.prompt) for request in requests]
         spoken: list[Utterance | None] = [None] * len(requests)
-        by_stop: dict[tuple[str, ...], list[int]] = {}
-        for place, (request, prompt) in enumerate(zip(requests, prompts, strict=True)):
+        waiting = 0
+        for place, (request, prompt, seed) in enumerate(zip(requests, prompts, seeds, strict=True)):
             if len(prompt) + self.max_new_tokens <= self.max_tokens:
-                by_stop.setdefault(request.stop, []).append(place)
-        for stop, places in by_stop.items():
-            sampling = Sampling(self.max_new_tokens, stop, self.temperature)
-            samples = self.engine.generate(
-                [prompts[place] for place in places], sampling, [seeds[place] for place in places]
-            )
-            for place, sample in zip(places, samples, strict=True):
+                sampling = Sampling(self.max_new_tokens, request.stop, self.temperature)
+                self.engine.submit(place, prompt, sampling, seed)
+                waiting += 1
+        while waiting:
+            for place, sample in self.engine.collect():
                 spoken[place] = Utterance(self.chat.decode(sample.token_ids), tuple(prompts[place]), sample.token_ids)
+                waiting -= 1
         return spoken

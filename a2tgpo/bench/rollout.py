@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode
 from transformers import GenerationConfig
 
 from a2tgpo import config
-from a2tgpo.engines.base import Engine, Sample, Sampling
+from a2tgpo.engines.base import Engine, Request, Sample, Sampling, in_flight
 from a2tgpo.engines.transformers import TransformersEngine
 from a2tgpo.engines.vllm import VLLMEngine
 from a2tgpo.envs import SearchQAVectorEnv
@@ -37,9 +37,16 @@ class GenerateEngine:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        self._waiting: list[Request] = []
 
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Sample]:
+    def submit(self, key: int, prompt: Sequence[int], sampling: Sampling, seed: int) -> None:
+        """See `Engine.submit`. The seed is not used: `generate` has one stream of numbers for all rows."""
+        self._waiting.append(Request(key, tuple(prompt), sampling, seed))
+
+    def collect(self) -> list[tuple[int, Sample]]:
         """Pad on the left, generate, cut at the first stop token."""
+        waiting, self._waiting = in_flight(self._waiting), []
+        prompts, sampling = [row.prompt for row in waiting], waiting[0].sampling
         tokenizer, pad = self.policy.tokenizer, self.policy.pad_token_id
         width = max(len(prompt) for prompt in prompts)
         ids = torch.tensor([[pad] * (width - len(prompt)) + list(prompt) for prompt in prompts])
@@ -56,7 +63,7 @@ class GenerateEngine:
         )
         with torch.no_grad():
             rows = self.policy.model.generate(ids, attention_mask=mask, generation_config=settings)[:, width:].tolist()
-        return [_cut(row, stops) for row in rows]
+        return [(row.key, _cut(ids, stops)) for row, ids in zip(waiting, rows, strict=True)]
 
     def load_weights(self, policy: Policy, version: int) -> None:
         self.policy = policy

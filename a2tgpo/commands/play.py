@@ -94,7 +94,7 @@ def _human(console: Console) -> Agent:
 
 
 def _model_agent(folder: Path, max_action_tokens: int, env: gymnasium.Env[Any, Any]) -> Agent:
-    from a2tgpo.engines.base import Sampling
+    from a2tgpo.engines.base import Sampling, generate
     from a2tgpo.engines.transformers import TransformersEngine
     from a2tgpo.policy import Policy
     from a2tgpo.policy.chat import Chat
@@ -107,7 +107,7 @@ def _model_agent(folder: Path, max_action_tokens: int, env: gymnasium.Env[Any, A
 
     def act(text: str) -> str:
         ids.extend(chat.observation_ids(text, last) if ids else chat.prompt_ids(text))
-        sample = engine.generate([ids], sampling, [0])[0]
+        sample = generate(engine, [ids], sampling, [0])[0]
         last[:] = sample.token_ids
         ids.extend(sample.token_ids)
         return chat.decode(sample.token_ids)

@@ -1,9 +1,10 @@
 """What generates text: token ids in, token ids out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from a2tgpo.errors import EngineError
 from a2tgpo.policy import Policy
 
 
@@ -14,7 +15,7 @@ class Sampling:
     """
 
     max_tokens: int
-    """Sampled tokens per call and row at most."""
+    """Sampled tokens per row at most."""
     stop: tuple[str, ...]
     """Generation of a row ends with the token that completes one of these strings; that token belongs to the sample."""
     temperature: float = 1.0
@@ -32,13 +33,32 @@ class Sample:
     """Did a stop string or the end token end it (rather than the token limit)?"""
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A row in flight."""
+
+    key: int
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    seed: int
+
+
 @runtime_checkable  # test runs check annotations with isinstance
 class Engine(Protocol):
-    """Generates for the policy. Implementations keep whatever they can of earlier calls (KV cache, prefix cache)."""
+    """Generates for the policy. Implementations keep whatever they can of earlier rows (KV cache, prefix cache)."""
 
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Sample]:
-        """One sample per prompt. A row's result depends on its prompt and seed, not on its companions or their
-        order.
+    def submit(self, key: int, prompt: Sequence[int], sampling: Sampling, seed: int) -> None:
+        """Put a row into flight under a key that no other row in flight has. A prompt that continues the last row of
+        that key, sample included, costs its new tokens only. A row's result depends on prompt, sampling and seed, not
+        on its companions.
+        """
+        ...
+
+    def collect(self) -> list[tuple[int, Sample]]:
+        """Generate until at least one row is finished; all that are, with their keys.
+
+        Raises:
+            EngineError: if nothing is in flight.
         """
         ...
 
@@ -53,32 +73,33 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
-@runtime_checkable
-class StreamingEngine(Engine, Protocol):
-    """An engine whose rows need not wait for each other: a finished one is handed out while others still grow."""
+def in_flight(rows: Sequence[Request]) -> Sequence[Request]:
+    """The rows, of which there must be some when they are to be collected.
 
-    def submit(self, key: int, prompt: Sequence[int], sampling: Sampling, seed: int) -> None:
-        """Put a row into flight under a key that no other row in flight has."""
-        ...
-
-    def collect(self) -> list[tuple[int, Sample]]:
-        """Go on until at least one row is finished; all that are, with their keys."""
-        ...
+    Raises:
+        EngineError: if there is none.
+    """
+    if not rows:
+        raise EngineError("engine: asked for finished rows while none is in flight; submit some first")
+    return rows
 
 
-@dataclass
-class Lockstep:
-    """Any engine behind `submit` and `collect`: what is in flight is generated together when it is collected."""
+def nothing_in_flight(count: int) -> None:
+    """Raise EngineError if rows are in flight that would change their weights half way."""
+    if count:
+        raise EngineError(
+            f"engine: got new weights while {count} rows are in flight, expected none; collect them first, or start"
+            " another engine"
+        )
 
-    engine: Engine
-    _waiting: list[tuple[int, Sequence[int], Sampling, int]] = field(default_factory=list)
 
-    def submit(self, key: int, prompt: Sequence[int], sampling: Sampling, seed: int) -> None:
-        """Put a row into flight; all rows in flight share one `sampling`."""
-        self._waiting.append((key, prompt, sampling, seed))
-
-    def collect(self) -> list[tuple[int, Sample]]:
-        """All rows in flight, in the order of their keys."""
-        keys, prompts, samplings, seeds = zip(*sorted(self._waiting, key=lambda row: row[0]), strict=True)
-        self._waiting = []
-        return list(zip(keys, self.engine.generate(prompts, samplings[0], seeds), strict=True))
+def generate(
+    engine: Engine, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]
+) -> list[Sample]:
+    """One sample per prompt, in their order; the keys are their places. Nothing else may be in flight."""
+    for place, (prompt, seed) in enumerate(zip(prompts, seeds, strict=True)):
+        engine.submit(place, prompt, sampling, seed)
+    samples: dict[int, Sample] = {}
+    while len(samples) < len(prompts):
+        samples |= dict(engine.collect())
+    return [samples[place] for place in range(len(prompts))]

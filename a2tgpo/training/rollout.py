@@ -1,14 +1,14 @@
 """Environment × engine → episodes.
 
-All episodes of a batch are in flight together. With an engine that streams, an episode goes on to its next turn as soon
-as its action is complete; otherwise there is one engine call and one environment step per turn. What a turn saw and
-what it sampled is written down the moment it happens; an episode's result depends on its question and seed only.
+All episodes of a batch are in flight together, and each continues with its next turn as soon as the engine has finished
+its action. What a turn saw and what it sampled is written down the moment it happens; an episode's result depends on
+its question and seed only.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from a2tgpo.engines.base import Engine, Lockstep, Sample, Sampling, StreamingEngine
+from a2tgpo.engines.base import Engine, Sample, Sampling
 from a2tgpo.envs import SearchQAVectorEnv
 from a2tgpo.envs.info import StepInfo
 from a2tgpo.envs.search_episode import Step
@@ -71,16 +71,15 @@ class Rollout:
 
     def _play(self, tasks: Sequence[Task], sampling: Sampling) -> list[Episode]:
         plays = self._begin(tasks)
-        flight = self.engine if isinstance(self.engine, StreamingEngine) else Lockstep(self.engine)
         for index, play in enumerate(plays):
-            flight.submit(index, play.token_ids, sampling, _turn_seed(play))
+            self.engine.submit(index, play.token_ids, sampling, _turn_seed(play))
         while any(play.done is None for play in plays):
-            samples = dict(flight.collect())
+            samples = dict(self.engine.collect())
             steps = self.env.advance({index: self.chat.decode(row.token_ids) for index, row in samples.items()})
             for index, sample in samples.items():
                 self._record(plays[index], sample, steps[index])
                 if plays[index].done is None:
-                    flight.submit(index, plays[index].token_ids, sampling, _turn_seed(plays[index]))
+                    self.engine.submit(index, plays[index].token_ids, sampling, _turn_seed(plays[index]))
         return [play.done for play in plays if play.done is not None]
 
     def _begin(self, tasks: Sequence[Task]) -> list[_Play]:

@@ -4,7 +4,6 @@ it.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from a2tgpo.baselines.agents.react import EXAMPLES, worked
 from a2tgpo.baselines.reference import reference_rows, terminal_table, warnings_of, write_references
 from a2tgpo.baselines.script import Generate, Opening, Script, search
 from a2tgpo.cli import main
-from a2tgpo.engines.base import Sample, Sampling
+from a2tgpo.engines.base import Request
 from a2tgpo.engines.transformers import TransformersEngine
 from a2tgpo.envs import PROTOCOLS, Passage, Question, SearchQAVectorEnv
 from a2tgpo.envs.almanac import load
@@ -31,6 +30,7 @@ from a2tgpo.policy.chat import Chat
 from tests.support.small_world import small_env
 from tests.support.tiny_models import tiny_policy
 from tests.support.tiny_policy import tiny_policy as byte_policy
+from tests.support.written_engine import WrittenEngine, encoder
 
 PASSAGES = [
     Passage("1", "Ada Lovelace", "Ada Lovelace was a mathematician. Her father was Lord Byron."),
@@ -72,36 +72,23 @@ def almanac_env(protocol: str = "tags_brief") -> SearchQAVectorEnv:
     )
 
 
-@dataclass
-class Told:
-    """An engine that answers every prompt with the first rule whose key ends the prompt's text, and keeps the
-    prompts.
-    """
+class Told(WrittenEngine):
+    """Answers every prompt with the first rule whose key ends the prompt's text, and keeps the prompts."""
 
-    policy: Any
-    rules: Sequence[tuple[str, str]]
-    prompts: list[str] = field(default_factory=list)
+    def __init__(self, tokenizer: Any, rules: Sequence[tuple[str, str]]) -> None:
+        self.prompts: list[str] = []
+        encode = encoder(tokenizer)
 
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Sample]:
-        samples = []
-        for prompt in prompts:
-            text = self.policy.tokenizer.decode(list(prompt))
-            self.prompts.append(text)
-            reply = next(reply for end, reply in self.rules if text.rstrip().endswith(end))
-            ids = tuple(self.policy.tokenizer(reply)["input_ids"])
-            samples.append(Sample(ids, (-1.0,) * len(ids), True))
-        return samples
+        def reply(request: Request) -> Sequence[int]:
+            self.prompts.append(tokenizer.decode(request.prompt))
+            return encode(next(reply for end, reply in rules if self.prompts[-1].rstrip().endswith(end)))
 
-    def load_weights(self, policy: Any, version: int) -> None: ...
-
-    def sleep(self) -> None: ...
-
-    def close(self) -> None: ...
+        super().__init__(reply)
 
 
 def voice_of(rules: Sequence[tuple[str, str]]) -> Voice:
     policy = byte_policy()
-    return Voice(Told(policy, rules), Chat(policy.tokenizer), max_tokens=100_000)
+    return Voice(Told(policy.tokenizer, rules), Chat(policy.tokenizer), max_tokens=100_000)
 
 
 def mean(played: Sequence[Played], name: str) -> float:

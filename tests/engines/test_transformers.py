@@ -8,12 +8,13 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from a2tgpo.batch import TokenBatch
-from a2tgpo.engines.base import Sample, Sampling
+from a2tgpo.engines.base import Sample, Sampling, generate
 from a2tgpo.engines.stops import Stops
 from a2tgpo.engines.transformers import TransformersEngine
 from a2tgpo.engines.transformers.cache import PositionCache
 from a2tgpo.engines.transformers.forward import ModelForward, is_lean
 from a2tgpo.engines.transformers.llama import LeanForward
+from a2tgpo.errors import EngineError
 from a2tgpo.policy import Policy
 from tests.support.tiny_models import WORDS, tiny_policy, word_tokenizer
 
@@ -93,24 +94,25 @@ def test_many_turns_equal_plain_generation(kind: str, temperature: float) -> Non
     policy = policy_of(kind)
     engine = TransformersEngine(policy)
     rng = np.random.default_rng(0)
-    prompts = [rng.integers(3, len(WORDS), size=rng.integers(1, 12)).tolist() for _ in range(9)]
+    prompts = {row: rng.integers(3, len(WORDS), size=rng.integers(1, 12)).tolist() for row in range(9)}
     prompts[4] = list(prompts[3])  # two rows with equal prompts
     sampling = Sampling(6, STOP, temperature)
     stopped = 0
     for turn in range(4):
-        seeds = [100 * turn + row for row in range(len(prompts))]
-        samples = engine.generate(prompts, sampling, seeds)
-        for prompt, seed, sample in zip(prompts, seeds, samples, strict=True):
-            expected = plain_sample(policy, prompt, sampling, seed)
+        for row, prompt in reversed(prompts.items()):
+            engine.submit(row, prompt, sampling, 100 * turn + row)
+        samples = engine.collect()
+        assert [row for row, _ in samples] == sorted(prompts)
+        for row, sample in samples:
+            expected = plain_sample(policy, prompts[row], sampling, 100 * turn + row)
             assert sample.token_ids == expected.token_ids
             assert sample.complete == expected.complete
             assert sample.logprobs == pytest.approx(expected.logprobs, abs=1e-5)
             stopped += sample.complete
-        shown = [rng.integers(3, len(WORDS), size=rng.integers(0, 7)).tolist() for _ in prompts]
-        prompts = [
-            [*prompt, *sample.token_ids, *ids] for prompt, sample, ids in zip(prompts, samples, shown, strict=True)
-        ]
-        prompts = [prompt for row, prompt in enumerate(prompts) if (row + turn) % 3]  # some episodes end
+            prompts[row] += [*sample.token_ids, *rng.integers(3, len(WORDS), size=rng.integers(0, 7)).tolist()]
+        prompts = {row: prompt for row, prompt in prompts.items() if (row + turn) % 3}  # some episodes end
+        prompts[9 + turn] = rng.integers(3, len(WORDS), size=20).tolist()  # another begins
+        prompts[min(prompts)][0] += 1 - 2 * (prompts[min(prompts)][0] > 20)  # a known key, another text
     assert stopped > 0
 
 
@@ -129,7 +131,7 @@ def test_rows_that_end_early_are_computed_no_further(kind: str, monkeypatch: pyt
     prompts = [rng.integers(3, len(WORDS), size=rng.integers(1, 9)).tolist() for _ in range(24)]
     for turn in range(3):
         seeds = [100 * turn + row for row in range(len(prompts))]
-        samples = engine.generate(prompts, sampling, seeds)
+        samples = generate(engine, prompts, sampling, seeds)
         for prompt, seed, sample in zip(prompts, seeds, samples, strict=True):
             expected = plain_sample(policy, prompt, sampling, seed)
             assert (sample.token_ids, sample.complete) == (expected.token_ids, expected.complete)
@@ -193,7 +195,7 @@ def test_mixed_precision_samples_as_the_policy_scores(kind: str) -> None:
     prompts = [[3 + row, 5, 9, 12 + row] for row in range(16)]
     differences = []
     for turn in range(2):
-        samples = engine.generate(prompts, sampling, [100 * turn + row for row in range(16)])
+        samples = generate(engine, prompts, sampling, [100 * turn + row for row in range(16)])
         for prompt, sample in zip(prompts, samples, strict=True):
             row = torch.tensor([[*prompt, *sample.token_ids]])
             turns = torch.full_like(row, -1)
@@ -237,7 +239,7 @@ def test_cache_is_really_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = TransformersEngine(policy)
     sampling = Sampling(3, STOP)
     prompt = list(range(3, 30))
-    first = engine.generate([prompt], sampling, [0])[0]
+    first = generate(engine, [prompt], sampling, [0])[0]
     fed: list[int] = []
     read = LeanForward.read
 
@@ -246,7 +248,7 @@ def test_cache_is_really_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         return read(self, token_ids, *more)
 
     monkeypatch.setattr(LeanForward, "read", counted)
-    engine.generate([[*prompt, *first.token_ids, 5, 6]], sampling, [1])
+    generate(engine, [[*prompt, *first.token_ids, 5, 6]], sampling, [1])
     assert fed == [3]  # the last sampled token, which never was an input, and the two new ones
 
 
@@ -263,7 +265,7 @@ def test_the_prompt_of_a_group_is_read_once(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(LeanForward, "read", counted)
     prompts = [first, second, first, second, first]
-    samples = engine.generate(prompts, sampling, list(range(5)))
+    samples = generate(engine, prompts, sampling, list(range(5)))
     assert fed == [(2, 4)]
     assert [sample.token_ids for sample in samples] == [
         plain_sample(policy, prompt, sampling, seed).token_ids for seed, prompt in enumerate(prompts)
@@ -273,28 +275,49 @@ def test_the_prompt_of_a_group_is_read_once(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_call_that_broke_off_leaves_nothing_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = tiny_policy()
     engine, sampling = TransformersEngine(policy), Sampling(1, STOP)
-    prompts = [list(range(4, 9)), list(range(3, 20))]
-    second = engine.generate(prompts, sampling, [0, 0])[1]
-    longer = [*prompts[1], *second.token_ids, 5, 6, 7]
+    prompts = [list(range(3, 20)), list(range(4, 9))]
+    first = generate(engine, prompts, sampling, [0, 0])[0]
+    longer = [*prompts[0], *first.token_ids, 5, 6, 7]
     with monkeypatch.context() as broken:
         broken.setattr(LeanForward, "steps", None)
         with pytest.raises(TypeError):
-            engine.generate([longer], sampling, [1])
-    assert engine.generate([longer], sampling, [1])[0].logprobs == pytest.approx(
+            generate(engine, [longer], sampling, [1])
+    assert generate(engine, [longer], sampling, [1])[0].logprobs == pytest.approx(
         plain_sample(policy, longer, sampling, 1).logprobs, abs=1e-5
     )
+
+
+def test_rows_that_are_sampled_differently_are_collected_one_kind_at_a_time() -> None:
+    policy = tiny_policy()
+    engine, kinds = TransformersEngine(policy), [Sampling(4, STOP), Sampling(2, (), 0.0)]
+    for key in range(6):
+        engine.submit(key, [3 + key, 5, 9], kinds[key % 2], key)
+    assert [key for key, _ in engine.collect()] == [0, 2, 4]
+    greedy = engine.collect()
+    assert [key for key, _ in greedy] == [1, 3, 5]
+    assert greedy[1][1].token_ids == plain_sample(policy, [6, 5, 9], kinds[1], 3).token_ids
+    with pytest.raises(EngineError, match="while none is in flight"):
+        engine.collect()
+
+
+def test_weights_are_not_changed_under_a_row_in_flight() -> None:
+    policy = tiny_policy()
+    engine = TransformersEngine(policy)
+    engine.submit(0, [3, 5, 9], Sampling(4, STOP), 0)
+    with pytest.raises(EngineError, match="while 1 rows are in flight"):
+        engine.load_weights(policy, 1)
 
 
 def test_new_weights_make_the_cache_stale() -> None:
     policy = tiny_policy()
     engine = TransformersEngine(policy)
     sampling, prompt = Sampling(4, STOP), list(range(3, 20))
-    engine.generate([prompt], sampling, [0])
+    generate(engine, [prompt], sampling, [0])
     with torch.no_grad():
         for weight in policy.model.parameters():
             weight.add_(0.3)
     engine.load_weights(policy, version=1)
-    assert engine.generate([prompt], sampling, [0])[0].logprobs == pytest.approx(
+    assert generate(engine, [prompt], sampling, [0])[0].logprobs == pytest.approx(
         plain_sample(policy, prompt, sampling, 0).logprobs, abs=1e-5
     )
 
@@ -304,10 +327,10 @@ def test_result_does_not_depend_on_companions_or_order() -> None:
     rng = np.random.default_rng(1)
     prompts = [rng.integers(3, len(WORDS), size=5 + row).tolist() for row in range(8)]
     sampling, seeds = Sampling(8, STOP), list(range(8))
-    together = TransformersEngine(policy).generate(prompts, sampling, seeds)
-    backwards = TransformersEngine(policy).generate(prompts[::-1], sampling, seeds[::-1])[::-1]
+    together = generate(TransformersEngine(policy), prompts, sampling, seeds)
+    backwards = generate(TransformersEngine(policy), prompts[::-1], sampling, seeds[::-1])[::-1]
     alone = [
-        TransformersEngine(policy).generate([prompt], sampling, [seed])[0]
+        generate(TransformersEngine(policy), [prompt], sampling, [seed])[0]
         for prompt, seed in zip(prompts, seeds, strict=True)
     ]
     assert (
@@ -320,7 +343,7 @@ def test_result_does_not_depend_on_companions_or_order() -> None:
 def test_sampling_follows_the_distribution() -> None:
     policy = tiny_policy(seed=3)
     prompt, count = [10, 11, 12], 4000
-    samples = TransformersEngine(policy).generate([prompt] * count, Sampling(1, ()), list(range(count)))
+    samples = generate(TransformersEngine(policy), [prompt] * count, Sampling(1, ()), list(range(count)))
     with torch.no_grad():
         expected = torch.softmax(policy.model(torch.tensor([prompt])).logits[0, -1], dim=-1).numpy()
     share = np.bincount([sample.token_ids[0] for sample in samples], minlength=len(WORDS)) / count

@@ -11,7 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import a2tgpo.engines.vllm.engine
 from a2tgpo.config import ModelSettings, Recipe, VLLMSettings
-from a2tgpo.engines.base import Sampling
+from a2tgpo.engines.base import Sampling, generate
 from a2tgpo.engines.stops import Stops
 from a2tgpo.engines.transformers import TransformersEngine
 from a2tgpo.engines.vllm import VLLMEngine
@@ -47,7 +47,7 @@ def largest_error(policy: Policy, engine: VLLMEngine, longest: int = 150) -> flo
     """Largest difference of a sampled or scored log-probability from the plain pass's."""
     prompts = prompts_of(12, longest)
     errors = []
-    for prompt, sample in zip(prompts, engine.generate(prompts, Sampling(10, STOP), range(12)), strict=True):
+    for prompt, sample in zip(prompts, generate(engine, prompts, Sampling(10, STOP), range(12)), strict=True):
         expected = logprobs_of(policy, [*prompt, *sample.token_ids])[len(prompt) - 1 :]
         errors.append(float((torch.tensor(sample.logprobs) - expected).abs().max()))
     rows = prompts_of(6, 380, seed=1)
@@ -88,8 +88,8 @@ def test_greedy_equals_our_engine_turn_by_turn(tied: bool) -> None:
     ours, prompts, sampling = TransformersEngine(policy), prompts_of(9, 12), Sampling(8, STOP, temperature=0.0)
     with running(policy) as engine:
         for _ in range(3):
-            expected = ours.generate(prompts, sampling, [0] * 9)
-            samples = engine.generate(prompts, sampling, [0] * 9)
+            expected = generate(ours, prompts, sampling, [0] * 9)
+            samples = generate(engine, prompts, sampling, [0] * 9)
             assert [(sample.token_ids, sample.complete) for sample in samples] == [
                 (sample.token_ids, sample.complete) for sample in expected
             ]
@@ -104,11 +104,11 @@ def test_sampling() -> None:
     policy, sampling = wide_policy(), Sampling(6, STOP)
     prompts = prompts_of(30, 20)
     with running(policy) as engine:
-        first = engine.generate(prompts, sampling, range(30))
-        backwards = engine.generate(prompts[::-1], sampling, range(29, -1, -1))[::-1]
-        alone = [engine.generate([prompt], sampling, [seed])[0] for seed, prompt in enumerate(prompts[:5])]
-        others = engine.generate(prompts, sampling, range(100, 130))
-        many = engine.generate([prompts[0]] * 4000, Sampling(1, STOP), range(2**70, 2**70 + 4000))
+        first = generate(engine, prompts, sampling, range(30))
+        backwards = generate(engine, prompts[::-1], sampling, range(29, -1, -1))[::-1]
+        alone = [generate(engine, [prompt], sampling, [seed])[0] for seed, prompt in enumerate(prompts[:5])]
+        others = generate(engine, prompts, sampling, range(100, 130))
+        many = generate(engine, [prompts[0]] * 4000, Sampling(1, STOP), range(2**70, 2**70 + 4000))
     assert [sample.token_ids for sample in first] == [sample.token_ids for sample in backwards]
     assert [sample.token_ids for sample in first[:5]] == [sample.token_ids for sample in alone]
     assert sum(one.token_ids != other.token_ids for one, other in zip(first, others, strict=True)) > 20
@@ -147,12 +147,13 @@ def test_stop_strings_of_several_tokens() -> None:
     prompts = [tokenizer(f"{number} the company")["input_ids"] for number in range(60)]
     with running(policy) as engine:
         free = [
-            tokenizer.decode(sample.token_ids[8:10]) for sample in engine.generate(prompts, Sampling(24, ()), range(60))
+            tokenizer.decode(sample.token_ids[8:10])
+            for sample in generate(engine, prompts, Sampling(24, ()), range(60))
         ]
         strings = tuple(
             text for text in free if text.isascii() and len(text) > 2 and len(tokenizer(text)["input_ids"]) > 1
         )[:10]
-        samples = engine.generate(prompts, Sampling(24, strings), range(60))
+        samples = generate(engine, prompts, Sampling(24, strings), range(60))
     stops, complete = Stops(tokenizer, strings), 0
     for sample in samples:
         ends = [index for index in range(len(sample.token_ids)) if stops.completed(sample.token_ids[: index + 1])]
@@ -277,7 +278,7 @@ def test_bfloat16() -> None:
     policy.model.to(torch.bfloat16)
     with running(policy) as engine:
         prompts = prompts_of(16, 100)
-        samples = engine.generate(prompts, Sampling(20, ()), range(16))
+        samples = generate(engine, prompts, Sampling(20, ()), range(16))
     errors = torch.cat(
         [
             (torch.tensor(sample.logprobs) - logprobs_of(policy, [*prompt, *sample.token_ids])[len(prompt) - 1 :]).abs()
@@ -321,7 +322,7 @@ def test_too_long() -> None:
             ValueError,
             match=r"engine: got a prompt of 195 tokens with up to 6 sampled ones, expected at most 200 together",
         ):
-            engine.generate([[5] * 195], Sampling(6, STOP), [0])
+            generate(engine, [[5] * 195], Sampling(6, STOP), [0])
         with pytest.raises(ValueError, match=r"engine: got 200 tokens to score, expected at most 199"):
             engine.score([[5] * 200], [1])
         with pytest.raises(EngineError, match="asked for finished rows while none is in flight"):

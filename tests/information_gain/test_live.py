@@ -9,7 +9,6 @@ import pytest
 import torch
 from gymnasium.vector import AutoresetMode
 
-from a2tgpo.engines.base import Sample, Sampling
 from a2tgpo.envs.protocols import protocol_of
 from a2tgpo.envs.records import Passage, Question
 from a2tgpo.envs.scoring.gold_value import Exchange, Transcript
@@ -24,6 +23,7 @@ from a2tgpo.policy import Policy
 from a2tgpo.policy.chat import Chat
 from a2tgpo.training.rollout import Rollout, Task
 from tests.support.tiny_policy import tiny_policy
+from tests.support.written_engine import WrittenEngine, encoder
 
 PROTOCOL = protocol_of("tags")
 SCAFFOLD = Scaffold(*PROTOCOL.scaffold)
@@ -67,24 +67,10 @@ class Retriever:
         ]
 
 
-class Scripted:
-    """An engine that writes the scripts, one line per call and row."""
-
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-        self.calls = 0
-
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Sample]:
-        lines = [script[self.calls] for script in SCRIPTS if self.calls < len(script)]
-        self.calls += 1
-        ids = [tuple(self.policy.tokenizer(line, add_special_tokens=False)["input_ids"]) for line in lines]
-        return [Sample(row, (-1.0,) * len(row), True) for row in ids]
-
-    def load_weights(self, policy: Policy, version: int) -> None: ...
-
-    def sleep(self) -> None: ...
-
-    def close(self) -> None: ...
+def scripted(policy: Policy) -> WrittenEngine:
+    """Row k writes the lines of script k."""
+    lines, encode = [iter(script) for script in SCRIPTS], encoder(policy.tokenizer)
+    return WrittenEngine(lambda request: encode(next(lines[request.key])))
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
@@ -103,7 +89,7 @@ def test_live_gains_equal_the_loop(kind: str, aliases: Any, how: Any) -> None:
         top_k=1,
         max_turns=5,
     )
-    rollout = Rollout(env, Scripted(policy), chat, max_action_tokens=100, max_episode_tokens=4096)
+    rollout = Rollout(env, scripted(policy), chat, max_action_tokens=100, max_episode_tokens=4096)
     episodes = rollout([Task(0, "q-1", 0), Task(1, "q-2", 1)])
     # its first retrieval broke, so the loop would leave it out; here the other turns are of interest
     assert episodes[1].stop is StopReason.FAILED

@@ -14,38 +14,28 @@ from a2tgpo import config
 from a2tgpo.algorithms import A2TGPO, ALGORITHMS, DAPO, GRPO, GSPO, Algorithm, LossInputs, LossSpec, compute_loss
 from a2tgpo.batch import collate, spread
 from a2tgpo.bench import TINY_MODEL, Shape, bench_episodes, bench_policy
-from a2tgpo.engines.base import Sample, Sampling
+from a2tgpo.engines.base import Request
 from a2tgpo.policy import Policy
 from a2tgpo.training.update import TrainingBatch, Updater
 from tests.support.small_world import small_env
 from tests.support.tiny_models import tiny_policy
+from tests.support.written_engine import WrittenEngine, encoder
 
 pytest.importorskip("trl", reason="needs TRL: pip install 'a2tgpo[trl]'")
 pytestmark = pytest.mark.filterwarnings("ignore")  # TRL's and its dependencies' own
 
 
-class Writer:
+def writer(tokenizer: Any) -> WrittenEngine:
     """An engine that writes well-formed actions at random, as an untrained model does not: a search for one of the
     world's words, or one as the answer.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer = tokenizer
+    def action(request: Request) -> Sequence[int]:
+        rng = Random(request.seed)
+        kind = rng.choice(["search", "answer"])
+        return encoder(tokenizer)(f"<{kind}> w{rng.randrange(20)} </{kind}>")
 
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Sample]:
-        draws = []
-        for seed in seeds:
-            rng = Random(seed)
-            kind = rng.choice(["search", "answer"])
-            ids = tuple(self.tokenizer(f"<{kind}> w{rng.randrange(20)} </{kind}>")["input_ids"])
-            draws.append(Sample(ids, (-1.0,) * len(ids), True))
-        return draws
-
-    def load_weights(self, policy: Policy, version: int) -> None: ...
-
-    def sleep(self) -> None: ...
-
-    def close(self) -> None: ...
+    return WrittenEngine(action)
 
 
 def trainer_of(algorithm: Algorithm, folder: Path, policy: Policy | None = None, **arguments: Any) -> Any:
@@ -66,7 +56,7 @@ def trainer_of(algorithm: Algorithm, folder: Path, policy: Policy | None = None,
         | arguments_of(algorithm.loss),
     )
     policy = policy or tiny_policy()
-    engine = Writer(policy.tokenizer)
+    engine = writer(policy.tokenizer)
     return CreditTrainer(
         policy, algorithm, small_env(8), args, max_action_tokens=6, max_episode_tokens=120, engine=engine
     )

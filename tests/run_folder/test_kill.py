@@ -43,7 +43,7 @@ EVENTS = (
     "pathlib.Path.mkdir",
     "a2tgpo.run_folder.checkpoint.save_file",
     "a2tgpo.run_folder.log.RunLog.metrics",
-    "a2tgpo.engines.transformers.TransformersEngine.generate",
+    "a2tgpo.engines.transformers.TransformersEngine.collect",
     "torch.optim.AdamW.step",
     "a2tgpo.training.run.measure",
     "a2tgpo.training.run.evaluate",

@@ -18,7 +18,6 @@ import a2tgpo.run_folder.checkpoint
 from a2tgpo import config
 from a2tgpo.algorithms import LossSpec
 from a2tgpo.batch import Credit
-from a2tgpo.engines.base import Sample
 from a2tgpo.engines.transformers import TransformersEngine
 from a2tgpo.envs import Passage
 from a2tgpo.episode import Episode, StopReason
@@ -33,6 +32,7 @@ from a2tgpo.training.watchdogs import Watchdog
 from tests.run_folder.test_kill import recipe
 from tests.support.small_world import small_env
 from tests.support.tiny_models import WORDS, tiny_policy
+from tests.support.written_engine import WrittenEngine
 from tests.training.test_learning import starting_policy
 from tests.training.test_update import SETTINGS, sample_of
 
@@ -74,9 +74,7 @@ def searching_episodes(broken: range) -> list[Episode]:
     ids = {word: index for index, word in enumerate(WORDS)}
     env = small_env(6)
     object.__setattr__(env.pool, "retrievers", Flaky(env.pool.retrievers, broken))
-    engine = TransformersEngine(policy)
-    script = Sample((ids["<search>"], ids["w1"], ids["</search>"]), (-1.0,) * 3, complete=True)
-    engine.generate = lambda prompts, _sampling, _seeds: [script] * len(prompts)  # type: ignore[method-assign,assignment]
+    engine = WrittenEngine(lambda _request: (ids["<search>"], ids["w1"], ids["</search>"]))
     rollout = Rollout(env, engine, Chat(policy.tokenizer), max_action_tokens=6, max_episode_tokens=150)
     return rollout([Task(group, f"q{group}", group) for group in range(6)])
 

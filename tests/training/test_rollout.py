@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from a2tgpo.batch import collate
-from a2tgpo.engines.base import Engine, Sample, Sampling
+from a2tgpo.engines.base import Engine, Sample, Sampling, generate
 from a2tgpo.episode import ActionKind, Episode, StopReason
 from a2tgpo.training.rollout import Task
 from tests.support.small_world import small_rollout
@@ -68,7 +68,7 @@ def test_result_does_not_depend_on_number_of_environments() -> None:
 
 @dataclasses.dataclass
 class Streaming:
-    """A streaming engine over the plain one: hands out what is in flight one row at a time, in a random order."""
+    """Hands out what is in flight one row at a time, in a random order."""
 
     engine: Engine
     rng: np.random.Generator = dataclasses.field(default_factory=lambda: np.random.default_rng(0))
@@ -81,10 +81,7 @@ class Streaming:
     def collect(self) -> list[tuple[int, Sample]]:
         key = int(self.rng.choice(list(self.flying)))
         prompt, sampling, seed = self.flying.pop(key)
-        return [(key, self.engine.generate([prompt], sampling, [seed])[0])]
-
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Sample]:
-        raise AssertionError("a streaming engine is asked row by row")
+        return [(key, generate(self.engine, [prompt], sampling, [seed])[0])]
 
     def load_weights(self, policy: Any, version: int) -> None: ...
 

@@ -1,8 +1,8 @@
 """Generation with the policy's own transformers model: no second copy of the weights, the KV cache kept between the
 turns of an episode.
 
-A prompt that continues a row of the previous call reuses that row's cache and only its new tokens are fed; nobody has
-to say which row it continues.
+All rows in flight are generated together, in the order of their keys. A prompt that continues the last row of its key
+reuses that row's cache, and only its new tokens are fed.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from a2tgpo.engines.base import Sample, Sampling
+from a2tgpo.engines.base import Request, Sample, Sampling, in_flight, nothing_in_flight
 from a2tgpo.engines.stops import Stops
 from a2tgpo.engines.transformers.cache import PositionCache
 from a2tgpo.engines.transformers.forward import Forward, forward_of
@@ -23,13 +23,12 @@ from a2tgpo.policy import Policy
 
 @dataclass(slots=True)
 class _Row:
-    """A prompt and what was sampled after it. After its call, all of its tokens but the last have keys and values."""
+    """A prompt and what was sampled after it. Once collected, all of its tokens but the last have keys and values."""
 
-    index: int
-    """Of the prompt in its call."""
+    key: int
     prompt: list[int]
     cached: int = 0
-    """Leading tokens of the prompt that had keys and values before the call."""
+    """Leading tokens of the prompt that had keys and values before."""
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     complete: bool = False
@@ -44,7 +43,7 @@ class _Row:
 
 @dataclass(slots=True)
 class _Batch:
-    """What a call leaves to the next one."""
+    """What one collection leaves to the next."""
 
     rows: list[_Row]
     """In the order of the cache."""
@@ -52,25 +51,24 @@ class _Batch:
     forward: Forward
     """Made with the weights that the cache was filled with."""
 
-    def go_on(self, prompts: Sequence[Sequence[int]], capacity: int) -> bool:
-        """Become the batch of these prompts if each continues a row, in the order of the previous call; other rows are
-        dropped.
+    def turn_to(self, requests: Sequence[Request], capacity: int) -> bool:
+        """Become the batch of these requests. A row is found by its key; where its prompt does not continue it, the
+        request begins with an empty cache. False, and nothing done, if that is so for all.
         """
-        before = sorted(enumerate(self.rows), key=lambda item: item[1].index)
-        kept, rows, cursor = [], [], 0
-        for index, prompt in enumerate(prompts):
-            match = next(
-                (number for number in range(cursor, len(before)) if before[number][1].is_continued_by(prompt)), None
-            )
-            if match is None:
-                return False
-            place, row = before[match]
-            kept.append(place)
-            # at least one token must be fed to get logits
-            rows.append(_Row(index, list(prompt), cached=min(row.length, len(prompt)) - 1))
-            cursor = match + 1
+        place_of = {row.key: place for place, row in enumerate(self.rows)}
+        places, rows = [], []
+        for request in requests:
+            row = _Row(request.key, list(request.prompt))
+            place = place_of.get(request.key)
+            if place is not None and (known := self.rows[place]).is_continued_by(request.prompt):
+                # at least one token must be fed to get logits
+                row.cached = min(known.length, len(request.prompt)) - 1
+            places.append(place or 0)  # what a fresh row finds in the cache, it overwrites before it is seen
+            rows.append(row)
+        if not any(row.cached for row in rows):
+            return False
         self.rows = rows
-        self.cache.select(kept, capacity)
+        self.cache.select(places, capacity)
         return True
 
     def bring_forward(self, active: Sequence[int]) -> list[int]:
@@ -93,10 +91,16 @@ class TransformersEngine:
 
     def __init__(self, policy: Policy) -> None:
         self._stops: dict[tuple[str, ...], Stops] = {}
+        self._waiting: list[Request] = []
         self.load_weights(policy, 0)
 
     def load_weights(self, policy: Policy, version: int) -> None:
-        """The policy's model is used in place, so new weights only make stale what is kept."""
+        """The policy's model is used in place, so new weights only make stale what is kept.
+
+        Raises:
+            EngineError: if a row is still in flight.
+        """
+        nothing_in_flight(len(self._waiting))
         self._policy = policy
         self._batch: _Batch | None = None
 
@@ -107,47 +111,49 @@ class TransformersEngine:
     def close(self) -> None:
         self._batch = None
 
+    def submit(self, key: int, prompt: Sequence[int], sampling: Sampling, seed: int) -> None:
+        """See `Engine.submit`."""
+        self._waiting.append(Request(key, tuple(prompt), sampling, seed))
+
     @torch.inference_mode()
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Sample]:
-        """One sample per prompt; see `Engine.generate`."""
+    def collect(self) -> list[tuple[int, Sample]]:
+        """All rows in flight that are sampled like the first one, in the order of their keys; see `Engine.collect`."""
+        sampling = in_flight(self._waiting)[0].sampling
+        requests = sorted((row for row in self._waiting if row.sampling == sampling), key=lambda row: row.key)
+        self._waiting = [row for row in self._waiting if row.sampling != sampling]
         if self._policy.model.training:
             self._policy.model.eval()
         if sampling.stop not in self._stops:
             self._stops[sampling.stop] = Stops(self._policy.tokenizer, sampling.stop)
-        capacity = max(len(prompt) for prompt in prompts) + sampling.max_tokens
-        batch, self._batch = self._batch, None  # a call that breaks off leaves nothing
-        if batch is not None and not batch.go_on(prompts, capacity):
-            batch = None
+        capacity = max(len(row.prompt) for row in requests) + sampling.max_tokens
+        batch, self._batch = self._batch, None  # a collection that breaks off leaves nothing
         with self._policy.precision():
-            if batch is None:
-                batch, hidden, last = self._fresh(prompts, capacity)
-            else:
+            if batch is not None and batch.turn_to(requests, capacity):
                 hidden, last = self._read(batch)
-            self._sample(batch, hidden, last, sampling, _uniforms(seeds, sampling.max_tokens))
+            else:
+                batch, hidden, last = self._fresh(requests, capacity)
+            uniforms = _uniforms([row.seed for row in requests], sampling.max_tokens)
+            self._sample(batch, hidden, last, sampling, uniforms)
         self._batch = batch
         return [
-            Sample(tuple(row.token_ids), tuple(row.logprobs), row.complete)
-            for row in sorted(batch.rows, key=lambda row: row.index)
+            (row.key, Sample(tuple(row.token_ids), tuple(row.logprobs), row.complete))
+            for row in sorted(batch.rows, key=lambda row: row.key)
         ]
 
     def _fresh(
-        self, prompts: Sequence[Sequence[int]], capacity: int
+        self, requests: Sequence[Request], capacity: int
     ) -> tuple[_Batch, Float[Tensor, "row width"], Int[Tensor, " row"]]:
         """A batch of new prompts, and what `_read` returns. A prompt of several rows, such as that of a group, is read
         once.
         """
-        distinct = list(dict.fromkeys(tuple(prompt) for prompt in prompts))
-        cache = PositionCache(self._policy.model.config.num_hidden_layers, len(distinct), capacity)
-        batch = _Batch(
-            [_Row(index, list(prompt)) for index, prompt in enumerate(distinct)],
-            cache,
-            forward_of(self._policy.model, cache),
-        )
+        place = {prompt: index for index, prompt in enumerate(dict.fromkeys(row.prompt for row in requests))}
+        cache = PositionCache(self._policy.model.config.num_hidden_layers, len(place), capacity)
+        distinct = [_Row(index, list(prompt)) for prompt, index in place.items()]
+        batch = _Batch(distinct, cache, forward_of(self._policy.model, cache))
         hidden, last = self._read(batch)
-        place = {prompt: index for index, prompt in enumerate(distinct)}
-        places = [place[tuple(prompt)] for prompt in prompts]
-        batch.rows = [_Row(index, list(prompt)) for index, prompt in enumerate(prompts)]
-        if len(distinct) < len(prompts):
+        places = [place[row.prompt] for row in requests]
+        batch.rows = [_Row(row.key, list(row.prompt)) for row in requests]
+        if len(place) < len(requests):
             cache.select(places, capacity)
         return batch, hidden[places], last[places]
 

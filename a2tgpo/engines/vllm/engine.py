@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from a2tgpo.config import VLLMSettings
-from a2tgpo.engines.base import Sample, Sampling
+from a2tgpo.engines.base import Sample, Sampling, nothing_in_flight
 from a2tgpo.engines.stops import Stops
 from a2tgpo.engines.vllm.start import explained, start
 from a2tgpo.engines.vllm.weights import check, hand_over
@@ -18,7 +18,7 @@ from a2tgpo.policy import Policy
 
 
 class VLLMEngine:
-    """Streaming engine on vLLM. One per process: vLLM keeps its state in globals."""
+    """Engine on vLLM. One per process: vLLM keeps its state in globals."""
 
     def __init__(self, policy: Policy, settings: VLLMSettings, max_tokens: int) -> None:
         """Start vLLM and give it the policy's weights.
@@ -45,12 +45,7 @@ class VLLMEngine:
         Raises:
             EngineError: if a row is still in flight, or the engine does not end up with the policy's weights.
         """
-        if self._flying:
-            rows = len(self._flying)
-            raise EngineError(
-                f"engine: got new weights while {rows} rows are in flight, expected none; collect them first, or start"
-                " another engine"
-            )
+        nothing_in_flight(len(self._flying))
         self._policy, self._salt = policy, salt_of(version)
         with explained("taking new weights"):
             if self._asleep:
@@ -114,15 +109,6 @@ class VLLMEngine:
                 )
             )
         return finished
-
-    def generate(self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[int]) -> list[Sample]:
-        """One sample per prompt; see `Engine.generate`."""
-        for index, (prompt, seed) in enumerate(zip(prompts, seeds, strict=True)):
-            self.submit(index, prompt, sampling, seed)
-        samples: dict[int, Sample] = {}
-        while len(samples) < len(prompts):
-            samples |= dict(self.collect())
-        return [samples[index] for index in range(len(prompts))]
 
     def score(self, rows: Sequence[Sequence[int]], starts: Sequence[int]) -> list[list[float]]:
         """Per row, the log-probabilities of its tokens from index `start` (at least 1) on, each given all before it;
