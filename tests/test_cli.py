@@ -9,13 +9,8 @@ from pathlib import Path
 import pytest
 
 from a2tgpo.cli import main
-
-
-def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert main(list(words)) == 2
-    captured = capsys.readouterr()
-    assert "Traceback" not in captured.err
-    return " ".join(captured.err.split())
+from tests.support.command_line import error_of
+from tests.support.tiny_models import tiny_policy
 
 
 def test_help_and_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,8 +100,6 @@ def test_recipes_that_cannot_be_run_leave_nothing(
 
 
 def test_model_folder_without_tokenizer(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from tests.support.tiny_models import tiny_policy
-
     tiny_policy().model.save_pretrained(tmp_path / "model")
     recipe = recipe_file(tmp_path, f'[model]\nsource = "{tmp_path / "model"}"\n[warm_start]\nenabled = false')
     assert "has no tokenizer" in error_of(capsys, "train", recipe, "--runs", str(tmp_path / "runs"))

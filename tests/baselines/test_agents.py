@@ -27,9 +27,9 @@ from a2tgpo.envs.protocols.writing import written_answer, written_search
 from a2tgpo.envs.retrieval import Bm25Retriever
 from a2tgpo.episode import ActionKind, StopReason
 from a2tgpo.policy.chat import Chat
+from tests.support.byte_models import byte_policy
 from tests.support.small_world import small_env
 from tests.support.tiny_models import tiny_policy
-from tests.support.tiny_policy import tiny_policy as byte_policy
 from tests.support.written_engine import WrittenEngine, encoder
 
 PASSAGES = [

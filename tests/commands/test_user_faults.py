@@ -37,8 +37,8 @@ from a2tgpo.run_folder.resume import check_same_recipe
 from a2tgpo.studies.contenders import contenders_of
 from a2tgpo.studies.runner import compare
 from a2tgpo.studies.study import jobs_of
+from tests.support.command_line import error_of
 from tests.support.tiny_models import tiny_policy
-from tests.test_cli import error_of
 
 
 def small() -> Recipe:

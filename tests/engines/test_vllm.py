@@ -23,8 +23,8 @@ from a2tgpo.information_gain.probes import Scaffold
 from a2tgpo.policy import Policy
 from a2tgpo.policy.chat import Chat
 from a2tgpo.training.parts import make_engine
+from tests.support.byte_models import byte_tokenizer
 from tests.support.tiny_models import WORDS, tiny_policy
-from tests.support.tiny_policy import tiny_tokenizer
 from tests.support.vllm_engine import MAX_TOKENS, needs_vllm, running, shake, wide_policy
 
 pytestmark = needs_vllm
@@ -133,7 +133,7 @@ def test_sampling() -> None:
 
 
 def test_stop_strings_of_several_tokens() -> None:
-    tokenizer = tiny_tokenizer()
+    tokenizer = byte_tokenizer()
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(tokenizer),

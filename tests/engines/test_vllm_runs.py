@@ -21,7 +21,7 @@ from a2tgpo.start.prepare import prepare_model
 from a2tgpo.training.loop import train
 from a2tgpo.training.rollout import Rollout, Task
 from a2tgpo.training.sampler_gap import check_sampler, mismatch_metrics
-from tests.run_folder.test_kill import recipe as small_recipe
+from tests.support.recipes import small_recipe
 from tests.support.small_world import small_env
 from tests.support.vllm_engine import needs_vllm, running, wide_policy
 

@@ -10,8 +10,8 @@ from a2tgpo.episode import StopReason
 from a2tgpo.errors import NumericalError
 from a2tgpo.information_gain import measure
 from a2tgpo.policy import Policy
+from tests.support.byte_models import byte_policy
 from tests.support.plain_gains import ANSWER, GLUED, SCAFFOLD, episode, turn
-from tests.support.tiny_policy import tiny_policy
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 def test_one_forward_gives_everything(passes: list[tuple[int, int]]) -> None:
     batch = [episode(turn([1, 2], [3]), turn([4] * n, [5], ANSWER), golds=["Paris", "東京"]) for n in (1, 2, 5)]
-    result = measure(tiny_policy(), batch, GLUED, aliases="mean")
+    result = measure(byte_policy(), batch, GLUED, aliases="mean")
     assert len(passes) == 1
     assert result.episode_tokens == 5 + 6 + 9
     assert not any(value.requires_grad for value in (result.scores.logprobs, result.scores.entropy, result.values))
@@ -38,7 +38,7 @@ def test_one_forward_gives_everything(passes: list[tuple[int, int]]) -> None:
 
 def test_without_scaffold_nothing_is_added(passes: list[tuple[int, int]]) -> None:
     batch = [episode(turn([1, 2], [3]), turn([4] * 3, [5], ANSWER), golds=[])]
-    result = measure(tiny_policy(), batch, None)
+    result = measure(byte_policy(), batch, None)
     assert passes == [(1, 7)]
     assert result.probe_tokens == 0
     assert result.episodes == tuple(batch)
@@ -50,7 +50,7 @@ def test_only_groups_whose_outcomes_differ() -> None:
     batch = [
         episode(*turns, group=group, outcome=outcome) for group, outcome in ((0, 1.0), (1, 1.0), (0, 1.0), (1, 0.0))
     ]
-    policy = tiny_policy()
+    policy = byte_policy()
     everything, mixed = measure(policy, batch, GLUED), measure(policy, batch, GLUED, only_mixed_groups=True)
     assert [item.turns[0].information_gain is None for item in mixed.episodes] == [True, False, True, False]
     assert mixed.episodes[1].turns[0].information_gain == pytest.approx(
@@ -62,8 +62,8 @@ def test_only_groups_whose_outcomes_differ() -> None:
 def test_a_probe_that_does_not_fit_is_missing() -> None:
     # 6 tokens in all; "Paris" behind "<answer>" needs some places more than remain after the last observation
     item = episode(turn([1, 2], [3]), turn([4], [5]), turn([6], [7], ANSWER))
-    probe_tokens = measure(tiny_policy(), [item], GLUED).probe_tokens // 3
-    policy = tiny_policy(max_tokens=4 + probe_tokens)  # the cuts are 2, 4 and 6
+    probe_tokens = measure(byte_policy(), [item], GLUED).probe_tokens // 3
+    policy = byte_policy(max_tokens=4 + probe_tokens)  # the cuts are 2, 4 and 6
     result = measure(policy, [item], GLUED)
     assert [step.information_gain is None for step in result.episodes[0].turns] == [False, True, True]
     assert result.values[0].isnan().tolist() == [False, False, True, True]
@@ -71,13 +71,13 @@ def test_a_probe_that_does_not_fit_is_missing() -> None:
 
 def test_no_episode_is_an_error() -> None:
     with pytest.raises(ValueError, match="got no episode"):
-        measure(tiny_policy(), [], GLUED)
+        measure(byte_policy(), [], GLUED)
 
 
 @pytest.mark.parametrize("golds", [(), ("",), (" \n", "\t"), ("<|end|>",), ("<|end|><|end|>", "")])
 def test_a_question_without_scorable_gold_is_named(golds: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"question 'q-7' has gold answers .* neither blank nor only special tokens"):
-        measure(tiny_policy(), [episode(turn([1], [2], ANSWER), golds=golds, question_id="q-7")], GLUED)
+        measure(byte_policy(), [episode(turn([1], [2], ANSWER), golds=golds, question_id="q-7")], GLUED)
 
 
 @pytest.mark.parametrize("aliases", ["first", "max", "mean"])
@@ -85,7 +85,7 @@ def test_unscorable_aliases_are_passed_over(aliases: Any) -> None:
     turns = (turn([1, 2], [3]), turn([4] * 3, [5], ANSWER))
     golds = ("", "<|end|>", "Paris", "Paris", " ")
     result = measure(
-        tiny_policy(), [episode(*turns, golds=golds), episode(*turns, golds=("Paris",))], GLUED, aliases=aliases
+        byte_policy(), [episode(*turns, golds=golds), episode(*turns, golds=("Paris",))], GLUED, aliases=aliases
     )
     assert result.values[0].tolist() == pytest.approx(result.values[1].tolist(), abs=1e-6, nan_ok=True)
     assert result.episodes[0].gold_answers == golds
@@ -100,19 +100,19 @@ def test_a_tokenizer_without_offsets_is_refused() -> None:
             return 10
 
     with pytest.raises(ValueError, match="Slow gives no character offsets, expected a fast tokenizer"):
-        measure(Policy(tiny_policy().model, Slow()), [episode(turn([1], [2], ANSWER))], GLUED)
+        measure(Policy(byte_policy().model, Slow()), [episode(turn([1], [2], ANSWER))], GLUED)
 
 
 def test_an_episode_longer_than_the_context_is_named() -> None:
     with pytest.raises(
         ValueError, match="an episode of question 'q-9': got 11 tokens, expected at most the model's context of 10"
     ):
-        measure(tiny_policy(max_tokens=10), [episode(turn(range(10), [2], ANSWER), question_id="q-9")], GLUED)
+        measure(byte_policy(max_tokens=10), [episode(turn(range(10), [2], ANSWER), question_id="q-9")], GLUED)
 
 
 @pytest.mark.parametrize("part", ["gold answer", "sampled tokens"])
 def test_numbers_that_are_not_finite_are_errors(part: str) -> None:
-    policy = tiny_policy(seed=11 if part == "gold answer" else 12)
+    policy = byte_policy(seed=11 if part == "gold answer" else 12)
     poisoned = (
         policy.tokenizer(SCAFFOLD.prefix, add_special_tokens=False)["input_ids"][1] if part == "gold answer" else 3
     )
@@ -125,9 +125,9 @@ def test_numbers_that_are_not_finite_are_errors(part: str) -> None:
 
 def test_an_episode_must_begin_with_a_prompt() -> None:
     with pytest.raises(ValueError, match="begins with a policy token"):
-        measure(tiny_policy(), [episode(turn([], [2], ANSWER))], None)
+        measure(byte_policy(), [episode(turn([], [2], ANSWER))], None)
 
 
 def test_failed_episodes_are_refused() -> None:
     with pytest.raises(ValueError, match="drop failed episodes first"):
-        measure(tiny_policy(), [replace(episode(turn([1], [2])), stop=StopReason.FAILED)], GLUED)
+        measure(byte_policy(), [replace(episode(turn([1], [2])), stop=StopReason.FAILED)], GLUED)

@@ -7,15 +7,15 @@ import torch
 
 from a2tgpo.episode import Episode, StopReason, Turn
 from a2tgpo.information_gain import measure
+from tests.support.byte_models import byte_policy, byte_tokenizer
 from tests.support.plain_gains import ANSWER, GLUED, INVALID, SCAFFOLD, episode, plain_value, turn
-from tests.support.tiny_policy import tiny_policy, tiny_tokenizer
 
 
 def gains_between(item: Episode, **options: Any) -> list[tuple[int, int] | None]:
     """Per turn: the two token counts whose values make its gain, found by comparing with the oracle's value of every
     prefix.
     """
-    policy = tiny_policy(added_tags=True)
+    policy = byte_policy(added_tags=True)
     values = [
         plain_value(policy, item.token_ids[:cut], GLUED, item.gold_answers[0]) for cut in range(1, item.num_tokens + 1)
     ]
@@ -85,7 +85,7 @@ def test_gains_lie_between_what_a_turn_saw_and_what_it_was_shown(
 
 
 def test_released_cuts() -> None:
-    tokenizer = tiny_tokenizer(added_tags=True)
+    tokenizer = byte_tokenizer(added_tags=True)
     queries = [
         tokenizer(text, add_special_tokens=False)["input_ids"]
         for text in ("<search>a</search>", "so <search>b</search>", "hm<search>c</search>")
@@ -108,7 +108,7 @@ def test_released_cuts() -> None:
 
 
 def test_released_drops_exact_zeros_and_the_definition_keeps_them() -> None:
-    policy = tiny_policy(seed=9)
+    policy = byte_policy(seed=9)
     torch.nn.init.zeros_(policy.model.lm_head.weight)  # every value is log 1/V
     item = episode(turn([1, 2], [3]), turn([4], [5]), turn([6], [7], ANSWER))
     assert [step.information_gain for step in measure(policy, [item], SCAFFOLD).episodes[0].turns] == [0.0, 0.0, None]

@@ -22,7 +22,7 @@ from a2tgpo.information_gain.probes import Scaffold
 from a2tgpo.policy import Policy
 from a2tgpo.policy.chat import Chat
 from a2tgpo.training.rollout import Rollout, Task
-from tests.support.tiny_policy import tiny_policy
+from tests.support.byte_models import byte_policy
 from tests.support.written_engine import WrittenEngine, encoder
 
 PROTOCOL = protocol_of("tags")
@@ -76,7 +76,7 @@ def scripted(policy: Policy) -> WrittenEngine:
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
 @pytest.mark.parametrize(("aliases", "how"), [("first", "logprob"), ("max", "prob"), ("mean", "logprob")])
 def test_live_gains_equal_the_loop(kind: str, aliases: Any, how: Any) -> None:
-    policy = tiny_policy(kind, max_tokens=4096)
+    policy = byte_policy(kind, max_tokens=4096)
     chat = Chat(policy.tokenizer)
     scorer = PolicyScorer(policy, chat, SCAFFOLD, aliases, how)
     env = SearchQAVectorEnv(
@@ -111,7 +111,7 @@ def _gains(episode: Episode) -> list[float | None]:
 
 
 def test_a_transcript_longer_than_the_context_has_no_value() -> None:
-    policy = tiny_policy(max_tokens=200)
+    policy = byte_policy(max_tokens=200)
     scorer = PolicyScorer(policy, Chat(policy.tokenizer), SCAFFOLD)
     start = Transcript("Where?", "Where is the Eiffel Tower?")
     assert math.isfinite(scorer(start, ("Paris",)))
@@ -121,7 +121,7 @@ def test_a_transcript_longer_than_the_context_has_no_value() -> None:
 
 
 def test_bad_golds_and_broken_weights_are_errors() -> None:
-    policy = tiny_policy(seed=21)
+    policy = byte_policy(seed=21)
     scorer = PolicyScorer(policy, Chat(policy.tokenizer), SCAFFOLD)
     transcript = Transcript("Where?", "Where is it?")
     with pytest.raises(ValueError, match="'Where\\?' has gold answers"):

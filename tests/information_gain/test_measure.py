@@ -11,8 +11,8 @@ from a2tgpo.information_gain import measure
 from a2tgpo.information_gain.probes import Scaffold
 from a2tgpo.policy import Policy, attention
 from a2tgpo.policy.attention import ProbeMask
+from tests.support.byte_models import byte_policy
 from tests.support.plain_gains import ANSWER, GLUED, SCAFFOLD, episode, plain_gains, plain_logprobs, turn
-from tests.support.tiny_policy import tiny_policy
 
 GOLDS = st.one_of(
     st.sampled_from(
@@ -67,7 +67,7 @@ def planned(plan: dict[str, Any]) -> Episode:
 def test_one_pass_equals_one_forward_per_probe(
     kind: str, plans: list[Any], scaffold: Scaffold, aliases: Any, how: Any, micro_batch_tokens: int
 ) -> None:
-    policy = tiny_policy(kind)
+    policy = byte_policy(kind)
     batch = [planned(plan) for plan in plans]
     result = measure(policy, batch, scaffold, aliases=aliases, measure=how, micro_batch_tokens=micro_batch_tokens)
     tokens = collate(batch, policy.pad_token_id)
@@ -95,7 +95,7 @@ def test_one_pass_equals_one_forward_per_probe(
 )
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_twenty_aliases_of_up_to_forty_tokens(kind: str, attention: Any, aliases: Any) -> None:
-    policy = tiny_policy(kind)
+    policy = byte_policy(kind)
     golds = [f"São Paulo {'東京' * (n % 11)} number {n} of the year {1000 + n * n}" for n in range(20)]
     sizes = [len(policy.tokenizer(gold)["input_ids"]) for gold in golds]
     assert max(sizes) >= 40
@@ -113,7 +113,7 @@ def test_twenty_aliases_of_up_to_forty_tokens(kind: str, attention: Any, aliases
 @pytest.mark.parametrize("columns_per_block", [6, 25, 1000])
 def test_probes_in_one_block_or_many(columns_per_block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "_COLUMNS_PER_BLOCK", columns_per_block)
-    policy = tiny_policy("qwen2")
+    policy = byte_policy("qwen2")
     batch = [
         episode(
             turn(range(1, 9), [8, 9]), turn(range(20, 40), [3] * 4), turn([1], [2], ANSWER), golds=["New York City"]
@@ -134,7 +134,7 @@ def test_a_block_of_probes_passes_over_what_only_later_ones_may_see(monkeypatch:
 
 
 def test_shared_beginnings_of_aliases_are_computed_once() -> None:
-    policy = tiny_policy()
+    policy = byte_policy()
     texts = [
         policy.tokenizer(f"{SCAFFOLD.prefix}{gold}{SCAFFOLD.suffix}", add_special_tokens=False)["input_ids"]
         for gold in ("1248", "1249")
@@ -151,7 +151,7 @@ def test_bfloat16_stays_near_float32() -> None:
         turn(range(1, 9), [8, 9]), turn(range(20, 40), [3] * 4), turn([1], [2], ANSWER), golds=["New York City"]
     )
     torch.manual_seed(0)
-    exact = tiny_policy("llama", seed=3)
+    exact = byte_policy("llama", seed=3)
     rounded = Policy(type(exact.model)(exact.model.config).to(torch.bfloat16).eval(), exact.tokenizer)
     rounded.model.load_state_dict(
         {name: weight.to(torch.bfloat16) for name, weight in exact.model.state_dict().items()}
@@ -162,7 +162,7 @@ def test_bfloat16_stays_near_float32() -> None:
 
 
 def test_the_padding_side_of_the_tokenizer_does_not_matter() -> None:
-    policy = tiny_policy("qwen2")
+    policy = byte_policy("qwen2")
     batch = [episode(turn([1, 2], [3]), turn(range(4, 4 + n), [9, 9], ANSWER)) for n in (1, 8, 3)]
     before = policy.tokenizer.padding_side
     results = []

@@ -15,7 +15,7 @@ from a2tgpo.batch import TokenBatch
 from a2tgpo.errors import ConfigError
 from a2tgpo.policy import Policy, micro_batches, token_scores
 from a2tgpo.policy.token_scores import score_tokens
-from tests.support.tiny_policy import tiny_policy
+from tests.support.byte_models import byte_policy
 
 LENGTHS = (5, 12, 9)
 
@@ -54,7 +54,7 @@ def test_logprobs_and_entropies_equal_the_plain_pass(
     kind: str, side: str, block_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(token_scores._BLOCK_BYTES, "cpu", block_bytes)
-    policy, tokens = tiny_policy(kind), batch(side)
+    policy, tokens = byte_policy(kind), batch(side)
     expected_logprobs, expected_entropy = plain(policy, tokens)
     with torch.no_grad():
         scores = policy.token_logprobs(tokens)
@@ -67,7 +67,7 @@ def test_logprobs_and_entropies_equal_the_plain_pass(
 def test_gradients_equal_the_plain_pass(kept_bytes: int, entropy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(token_scores._BLOCK_BYTES, "cpu", 5000)
     monkeypatch.setitem(token_scores._KEPT_BYTES, "cpu", kept_bytes)
-    policy, tokens = tiny_policy("qwen2"), batch("right")
+    policy, tokens = byte_policy("qwen2"), batch("right")
     weights = torch.arange(1.0, 1 + tokens.token_ids.numel()).view(tokens.token_ids.shape)
     names, parameters = zip(*policy.model.named_parameters(), strict=True)
 
@@ -178,7 +178,7 @@ def test_passes_without_gradient_keep_nothing_and_second_derivatives_are_refused
 
 
 def test_the_model_attention_is_back_after_a_pass() -> None:
-    policy = tiny_policy()
+    policy = byte_policy()
     before = policy.model.config._attn_implementation
     policy.token_logprobs(batch("right"))
     assert policy.model.config._attn_implementation == before
@@ -189,29 +189,29 @@ def test_a_row_may_not_begin_with_a_sampled_token() -> None:
     turns = tokens.turn.clone()
     turns[2, 5] = 0  # first token of a row of 9 in a width of 14
     with pytest.raises(ValueError, match="row 2 begins with a policy token"):
-        tiny_policy().token_logprobs(
+        byte_policy().token_logprobs(
             TokenBatch(tokens.token_ids, tokens.attention_mask, turns, tokens.sampler_logprobs)
         )
 
 
 def test_a_row_longer_than_the_context_is_an_error() -> None:
     with pytest.raises(ValueError, match="got 12 tokens, expected at most the model's context of 11"):
-        tiny_policy(max_tokens=11).token_logprobs(batch("right"))
+        byte_policy(max_tokens=11).token_logprobs(batch("right"))
 
 
 def test_save_and_load_keep_the_policy(tmp_path: Path) -> None:
-    policy = tiny_policy()
+    policy = byte_policy()
     policy.save(tmp_path / "model")
     again = Policy.load(tmp_path / "model")
     assert again.weights_hash() == policy.weights_hash()
-    assert again.weights_hash() != tiny_policy(seed=1).weights_hash()
+    assert again.weights_hash() != byte_policy(seed=1).weights_hash()
     assert again.tokenizer("São Paulo")["input_ids"] == policy.tokenizer("São Paulo")["input_ids"]
     assert again.pad_token_id == policy.pad_token_id == 0
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3"])
 def test_passes_in_bfloat16_round_and_weights_do_not(kind: str, tmp_path: Path) -> None:
-    policy = tiny_policy(kind)
+    policy = byte_policy(kind)
     policy.save(tmp_path / "model")
     mixed = Policy.load(tmp_path / "model", dtype=torch.bfloat16)
     assert (mixed.dtype, mixed.model.dtype, policy.dtype) == (torch.bfloat16, torch.float32, torch.float32)
@@ -230,7 +230,7 @@ def test_bad_folders_are_named(tmp_path: Path) -> None:
         Policy.load(tmp_path / "missing")
     with pytest.raises(ConfigError, match=r"no config\.json"):
         Policy.load(tmp_path)
-    tiny_policy().save(tmp_path)
+    byte_policy().save(tmp_path)
     for file in tmp_path.glob("tokenizer*"):
         file.unlink()
     with pytest.raises(ConfigError, match="no tokenizer"):
@@ -244,7 +244,7 @@ def test_bad_folders_are_named(tmp_path: Path) -> None:
 
 
 def test_models_that_change_their_logits_are_refused() -> None:
-    policy = tiny_policy(seed=5)
+    policy = byte_policy(seed=5)
     policy.model.config.logits_scaling = 8.0
     try:
         with pytest.raises(ValueError, match="logits_scaling"):
@@ -254,7 +254,7 @@ def test_models_that_change_their_logits_are_refused() -> None:
 
 
 def test_sliding_windows_are_refused() -> None:
-    policy = tiny_policy("qwen2", seed=6)
+    policy = byte_policy("qwen2", seed=6)
     for layer in policy.model.model.layers:
         layer.self_attn.sliding_window = 8
     with pytest.raises(ValueError, match="attends to 8 tokens only, got rows of 12"):
@@ -292,11 +292,11 @@ def test_no_other_cut_of_the_sorted_rows_costs_less(lengths: list[int], budget: 
 
 
 def test_models_with_other_logits_than_output_matrix_times_hidden_state_are_refused() -> None:
-    policy = deepcopy(tiny_policy())
+    policy = deepcopy(byte_policy())
     policy.model.config.logit_scale = 0.5
     with pytest.raises(ValueError, match=r"LlamaForCausalLM sets \['logit_scale'\], expected plain logits"):
         Policy(policy.model, policy.tokenizer)
-    policy = deepcopy(tiny_policy())
+    policy = deepcopy(byte_policy())
     policy.model.set_output_embeddings(torch.nn.Sequential(policy.model.get_output_embeddings()))
     with pytest.raises(ValueError, match=r"the output layer of LlamaForCausalLM is Sequential, expected nn\.Linear"):
         Policy(policy.model, policy.tokenizer)

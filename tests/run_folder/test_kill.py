@@ -23,17 +23,10 @@ import pytest
 import torch
 from rich.console import Console
 
-from a2tgpo.config import (
-    EnvironmentSettings,
-    Recipe,
-    RolloutSettings,
-    TrainingSettings,
-    UpdateSettings,
-    WarmStartSettings,
-)
 from a2tgpo.run_folder.log import read_metrics
 from a2tgpo.start.prepare import prepare_model
 from a2tgpo.training.loop import train
+from tests.support.recipes import small_recipe
 
 EVENTS = (
     "os.fsync",
@@ -51,30 +44,9 @@ EVENTS = (
 )
 
 
-def recipe() -> Recipe:
-    return Recipe(
-        name="kill",
-        algorithm="a2tgpo",
-        environment=EnvironmentSettings(worlds=2, max_turns=3, max_searches=2),
-        warm_start=WarmStartSettings(
-            target_success=0.0,
-            max_steps=100,
-            evaluate_every=50,
-            learning_rate=1e-2,
-            evaluate_questions=8,
-            demonstrations=400,
-        ),
-        rollout=RolloutSettings(questions=4, group_size=3, max_action_tokens=6, max_episode_tokens=200),
-        update=UpdateSettings(mini_batches=2, learning_rate=1e-3),
-        training=TrainingSettings(
-            steps=5, evaluate_every=2, evaluate_questions=8, log_episodes_every=2, checkpoint_every=2
-        ),
-    )
-
-
 def play(runs: Path) -> None:
-    model = prepare_model(recipe(), runs, Console(quiet=True))
-    train(recipe(), runs / "kill" / "run", model, lambda _kind, _step, _values: None)
+    model = prepare_model(small_recipe(), runs, Console(quiet=True))
+    train(small_recipe(), runs / "kill" / "run", model, lambda _kind, _step, _values: None)
 
 
 @contextmanager
@@ -178,17 +150,17 @@ def test_thirty_moments(tmp_path: Path) -> None:
 
 def test_sigterm_finishes_the_step_saves_and_can_be_resumed(tmp_path: Path) -> None:
     quiet = Console(quiet=True)
-    model = prepare_model(recipe(), tmp_path, quiet)
+    model = prepare_model(small_recipe(), tmp_path, quiet)
 
     def terminate(kind: str, step: int, _values: Any) -> None:
         if (kind, step) == ("train", 3):
             os.kill(os.getpid(), signal.SIGTERM)
 
     folder = tmp_path / "kill" / "run"
-    assert train(recipe(), folder, model, terminate) is False
+    assert train(small_recipe(), folder, model, terminate) is False
     assert "step-000003" in [path.name for path in (folder / "checkpoints").iterdir()]
-    assert train(recipe(), folder, model, lambda _kind, _step, _values: None) is True
-    whole = replace(recipe(), name="kill")
+    assert train(small_recipe(), folder, model, lambda _kind, _step, _values: None) is True
+    whole = replace(small_recipe(), name="kill")
     assert train(whole, tmp_path / "whole", model, lambda _kind, _step, _values: None) is True
     assert (folder / "model" / "model.safetensors").read_bytes() == (
         tmp_path / "whole" / "model" / "model.safetensors"

@@ -10,10 +10,10 @@ from a2tgpo.policy.chat import Chat
 from a2tgpo.training.rollout import Rollout
 
 PASSAGES = [Passage(f"p{row}", f"w{row}", f"w{row} w{(row + 7) % 20} w{(row + 3) % 20}") for row in range(20)]
-QUESTIONS = [
+QUESTIONS = tuple(
     Question(f"q{row}", f"w{row} w{row + 1}", (f"w{(row + 7) % 20}", f"w{row}"), supporting=(f"p{row}",), hops=1)
     for row in range(10)
-]
+)
 
 
 def small_env(num_envs: int, max_turns: int = 4, max_searches: int = 3) -> SearchQAVectorEnv:

@@ -29,19 +29,19 @@ from a2tgpo.training.loop import train
 from a2tgpo.training.rollout import Rollout, Task
 from a2tgpo.training.update import Updater
 from a2tgpo.training.watchdogs import Watchdog
-from tests.run_folder.test_kill import recipe
+from tests.support.learners import starting_policy
+from tests.support.recipes import small_recipe
 from tests.support.small_world import small_env
 from tests.support.tiny_models import WORDS, tiny_policy
+from tests.support.updates import SETTINGS, sample_of
 from tests.support.written_engine import WrittenEngine
-from tests.training.test_learning import starting_policy
-from tests.training.test_update import SETTINGS, sample_of
 
 
 @pytest.fixture(scope="module")
 def warmed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A runs folder whose warm start is made."""
     runs = tmp_path_factory.mktemp("runs")
-    prepare_model(recipe(), runs, Console(quiet=True))
+    prepare_model(small_recipe(), runs, Console(quiet=True))
     return runs
 
 
@@ -89,7 +89,7 @@ def test_an_episode_with_a_broken_search_is_failed_data_with_its_reason() -> Non
 
 
 def test_full_disk_while_a_checkpoint_is_written(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = prepare_model(recipe(), runs, Console(quiet=True))
+    model = prepare_model(small_recipe(), runs, Console(quiet=True))
     original, calls = safetensors.torch.save_file, [0]
 
     def full(*args: Any, **kwargs: Any) -> None:
@@ -101,25 +101,25 @@ def test_full_disk_while_a_checkpoint_is_written(runs: Path, monkeypatch: pytest
     monkeypatch.setattr(a2tgpo.run_folder.checkpoint, "save_file", full)
     folder = runs / "kill" / "run"
     with pytest.raises(OSError, match="No space left"):
-        train(recipe(), folder, model, nothing)
+        train(small_recipe(), folder, model, nothing)
     before = sorted(path.name for path in (folder / "checkpoints").glob("step-*"))
     assert before
     monkeypatch.setattr(a2tgpo.run_folder.checkpoint, "save_file", original)
-    assert train(recipe(), folder, model, nothing) is True
+    assert train(small_recipe(), folder, model, nothing) is True
     assert not list((folder / "checkpoints").glob(".partial-*"))
-    assert train(recipe(), runs / "whole", model, nothing) is True
+    assert train(small_recipe(), runs / "whole", model, nothing) is True
     assert (folder / "model" / "model.safetensors").read_bytes() == (
         runs / "whole" / "model" / "model.safetensors"
     ).read_bytes()
 
 
 def test_damaged_warm_start_is_made_again(runs: Path) -> None:
-    model = prepare_model(recipe(), runs, Console(quiet=True))
+    model = prepare_model(small_recipe(), runs, Console(quiet=True))
     weights = model / "model.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     console = Console(record=True, width=300, quiet=False)
-    assert prepare_model(recipe(), runs, console) == model
+    assert prepare_model(small_recipe(), runs, console) == model
     assert "differs from what was written there, making it again" in console.export_text()
     assert weights.read_bytes() == whole
 
@@ -198,7 +198,7 @@ def test_engine_with_other_weights_stops_the_run_and_leaves_the_batch(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An engine that goes on with the weights of the step before, as a forgotten sync or a stale prefix cache would."""
-    model = prepare_model(recipe(), runs, Console(quiet=True))
+    model = prepare_model(small_recipe(), runs, Console(quiet=True))
     original = TransformersEngine.load_weights
 
     def forgetful(self: TransformersEngine, policy: Any, version: int) -> None:
@@ -216,7 +216,7 @@ def test_engine_with_other_weights_stops_the_run_and_leaves_the_batch(
         NumericalError,
         match=r"engine: its log-probabilities differ .*; step 1, its episodes: .*broken-step-000001.jsonl",
     ):
-        train(recipe(), folder, model, nothing)
+        train(small_recipe(), folder, model, nothing)
     assert len(read_episodes(folder / "episodes" / "broken-step-000001.jsonl")) == 12
 
 

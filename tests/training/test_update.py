@@ -8,30 +8,12 @@ import torch
 
 from a2tgpo import config
 from a2tgpo.algorithms import ALGORITHMS, LossSpec
-from a2tgpo.batch import Credit, collate, tabulate
+from a2tgpo.batch import Credit
 from a2tgpo.errors import NumericalError
-from a2tgpo.information_gain import measure
 from a2tgpo.policy import Policy
-from a2tgpo.training.rollout import Task
-from a2tgpo.training.update import TrainingBatch, Updater
-from tests.support.small_world import small_rollout
+from a2tgpo.training.update import Updater
 from tests.support.tiny_models import tiny_policy
-
-SETTINGS = config.UpdateSettings(learning_rate=1e-2, mini_batches=2)
-
-
-def sample_of(policy: Policy, seed: int = 0) -> TrainingBatch:
-    tasks = [Task(group, f"q{group}", 100 * seed + 10 * group + place) for group in range(4) for place in range(4)]
-    episodes = small_rollout(policy, 16)(tasks)
-    table = tabulate(episodes)
-    generator = torch.Generator().manual_seed(seed)
-    advantage = torch.randn(table.mask.shape, generator=generator).where(table.mask, 0.0)
-    return TrainingBatch(
-        collate(episodes, policy.pad_token_id),
-        measure(policy, episodes, None).scores.logprobs,
-        table.group,
-        Credit.of(advantage),
-    )
+from tests.support.updates import SETTINGS, sample_of
 
 
 def weights_after(settings: config.UpdateSettings, loss: LossSpec, steps: int = 1) -> torch.Tensor:

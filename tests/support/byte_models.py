@@ -25,7 +25,7 @@ TEXT = [
 
 
 @cache
-def tiny_tokenizer(added_tags: bool = False) -> PreTrainedTokenizerFast:
+def byte_tokenizer(added_tags: bool = False) -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -41,12 +41,12 @@ def tiny_tokenizer(added_tags: bool = False) -> PreTrainedTokenizerFast:
 
 
 @cache
-def tiny_policy(kind: str = "llama", seed: int = 0, max_tokens: int = 1024, added_tags: bool = False) -> Policy:
+def byte_policy(kind: str = "llama", seed: int = 0, max_tokens: int = 1024, added_tags: bool = False) -> Policy:
     """Two layers, 32 wide, grouped key heads (qwen2: biases too; qwen3: wide, normalised heads); weights large enough
     that log-probabilities differ clearly.
     """
     torch.manual_seed(seed)
-    tokenizer = tiny_tokenizer(added_tags)
+    tokenizer = byte_tokenizer(added_tags)
     shape = {
         "vocab_size": len(tokenizer),
         "hidden_size": 32,
