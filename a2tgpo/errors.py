@@ -1,6 +1,6 @@
 """What can go wrong around this package's own code.
 
-Every error that a user can cause or mend is a child of `A2TGPOError`: its message names the field, what was got, what
+Every error that a user can cause or fix is a child of `A2TGPOError`: its message names the field, what was got, what
 was expected and what to do next, and the command line prints it as one paragraph. Everything else is a fault of this
 package and keeps its traceback.
 """

@@ -5,11 +5,8 @@ from dataclasses import dataclass, field
 
 from a2tgpo.checks import check_whole
 from a2tgpo.envs.records import Passage, Question
-from a2tgpo.envs.retrieval.base import LocalRetriever, Retriever
+from a2tgpo.envs.retrieval.base import LocalRetriever, Retriever, Retrievers
 from a2tgpo.errors import ConfigError, RetrievalError
-
-Retrievers = Retriever | Mapping[str, Retriever]
-"""One retriever for all questions, or one per `Question.corpus`."""
 
 Found = list[Passage] | RetrievalError
 """What one query led to."""
@@ -20,8 +17,8 @@ class QuestionPool:
     """Questions with the retriever of each.
 
     Raises:
-        ConfigError: if there is no question, an id repeats, a question has no usable gold, its corpus has no retriever,
-            or a corpus is smaller than `top_k`.
+        ConfigError: if there is no question, an id repeats, a question has no usable gold answer, its corpus has no
+            retriever, or a corpus is smaller than `top_k`.
     """
 
     questions: tuple[Question, ...]

@@ -19,7 +19,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question with everything that is known about it; golds are never shown to the agent."""
+    """One question with everything that is known about it; gold answers are never shown to the agent."""
 
     id: str
     """Unique over all data sets that are used together."""

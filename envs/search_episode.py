@@ -10,48 +10,16 @@ returned although no turn can act on it. A search that broke is not charged to t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from a2tgpo.checks import check_number, check_whole
-from a2tgpo.envs.budget import ObservationBudget
 from a2tgpo.envs.info import StepInfo
-from a2tgpo.envs.protocols import PROTOCOLS
-from a2tgpo.envs.protocols.base import Action, Protocol
+from a2tgpo.envs.protocols.base import Action
 from a2tgpo.envs.records import Passage, Question
-from a2tgpo.envs.scoring.answers import AnswerScore, exact_match, f1
-from a2tgpo.envs.scoring.gold_value import Exchange, Scorer, Transcript
+from a2tgpo.envs.scoring.answers import exact_match, f1
+from a2tgpo.envs.scoring.gold_value import Exchange, Transcript
+from a2tgpo.envs.settings import Rules
 from a2tgpo.episode import ActionKind, StopReason
 from a2tgpo.errors import RetrievalError
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What is the same for all episodes of an environment.
-
-    Raises:
-        ConfigError: if a number is out of range.
-    """
-
-    protocol: Protocol = field(default_factory=lambda: PROTOCOLS["tags"])
-    top_k: int = 3
-    """Passages per search."""
-    max_turns: int = 5
-    max_searches: int | None = None
-    """`None` = only `max_turns` limits searching."""
-    score_answer: AnswerScore = exact_match
-    format_penalty: float = 0.0
-    """Subtracted from the final reward for every turn that broke the format."""
-    scorer: Scorer | None = None
-    """`None` = nothing is scored: no turn has an information gain."""
-    budget: ObservationBudget = field(default_factory=ObservationBudget)
-
-    def __post_init__(self) -> None:
-        check_whole("top_k", self.top_k, 1)
-        check_whole("max_turns", self.max_turns, 1)
-        if self.max_searches is not None:
-            check_whole("max_searches", self.max_searches, 0, ", or None for no limit of its own")
-        check_number("format_penalty", self.format_penalty, 0.0, hint="; it is subtracted")
 
 
 class Step(NamedTuple):
@@ -124,7 +92,7 @@ class SearchEpisode:
                 return self._finish(text, action, "", StopReason.ANSWERED)
             case ActionKind.INVALID:
                 self._invalid += 1
-                return self._go_on(text, action, self.rules.protocol.corrective(), ())
+                return self._continue(text, action, self.rules.protocol.corrective(), ())
             case ActionKind.SEARCH:
                 if self._searches_spent:
                     return self._finish(text, action, "", StopReason.MAX_SEARCHES)
@@ -142,12 +110,14 @@ class SearchEpisode:
         protocol = self.rules.protocol
         if isinstance(hits, RetrievalError):
             self._failures += 1
-            return self._go_on(text, action, protocol.retrieval_failure(), (), error=str(hits) or type(hits).__name__)
+            return self._continue(
+                text, action, protocol.retrieval_failure(), (), error=str(hits) or type(hits).__name__
+            )
         self._searches += 1
         shown = self.rules.budget.fit(hits[: self.rules.top_k])
-        return self._go_on(text, action, protocol.observation(shown), tuple(shown), scored=True)
+        return self._continue(text, action, protocol.observation(shown), tuple(shown), scored=True)
 
-    def _go_on(
+    def _continue(
         self,
         text: str,
         action: Action,
@@ -209,7 +179,7 @@ class SearchEpisode:
         kind, text = (None, "") if action is None else (action.kind, action.text)
         answered = text if self.stop is StopReason.ANSWERED else None
         gold_answers = self.question.answers
-        score = 0.0 if self.stop is None else float(self.rules.score_answer(answered, gold_answers))
+        score = 0.0 if self.stop is None else float(self.rules.reward(answered, gold_answers))
         shaping = 0.0 if self.stop is None else 0.0 - self.rules.format_penalty * self._format_errors
         return StepInfo(
             question_id=self.question.id,

@@ -8,54 +8,19 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from a2tgpo.envs.budget import ObservationBudget
 from a2tgpo.envs.info import Info
-from a2tgpo.envs.pool import QuestionPool, Retrievers
-from a2tgpo.envs.protocols import protocol_of
+from a2tgpo.envs.pool import QuestionPool
 from a2tgpo.envs.protocols.base import Protocol
 from a2tgpo.envs.records import Question
-from a2tgpo.envs.scoring.answers import AnswerScore, answer_score_of
-from a2tgpo.envs.scoring.gold_value import EvidenceScorer, Scorer, Transcript
-from a2tgpo.envs.search_episode import Rules, SearchEpisode
+from a2tgpo.envs.retrieval.base import Retrievers
+from a2tgpo.envs.scoring.gold_value import Transcript
+from a2tgpo.envs.search_episode import SearchEpisode
+from a2tgpo.envs.settings import EpisodeSettings, Rules, check_names, names
 from a2tgpo.envs.spaces import UnicodeText
 from a2tgpo.errors import ConfigError
 
 MAX_ACTION_LENGTH = 1_000_000
 """Characters that one turn may have."""
-
-
-def rules_of(
-    pool: QuestionPool,
-    *,
-    max_turns: int,
-    max_searches: int | None,
-    protocol: str | Protocol,
-    reward: str | AnswerScore,
-    format_penalty: float,
-    scorer: str | Scorer | None,
-    budget: ObservationBudget,
-) -> Rules:
-    """Names resolved to objects.
-
-    Raises:
-        ConfigError: for an unknown name or a number out of range.
-    """
-    if isinstance(scorer, str):
-        if scorer != "evidence":
-            raise ConfigError(
-                f"scorer: got {scorer!r}, expected 'evidence', None or a callable (transcript, answers) -> float"
-            )
-        scorer = EvidenceScorer.of_corpora(pool.corpora())
-    elif scorer is not None and not callable(scorer):
-        raise ConfigError(
-            f"scorer: got {scorer!r}, expected 'evidence', None or a callable (transcript, answers) -> float"
-        )
-    if not isinstance(budget, ObservationBudget):
-        raise ConfigError(f"budget: got {budget!r}, expected an ObservationBudget or None")
-    score_answer = answer_score_of(reward)
-    return Rules(
-        protocol_of(protocol), pool.top_k, max_turns, max_searches, score_answer, format_penalty, scorer, budget
-    )
 
 
 def observation_space_of(pool: QuestionPool, rules: Rules) -> UnicodeText:
@@ -80,22 +45,14 @@ class SearchQAEnv(gym.Env[str, str]):
     Args:
         questions: what is asked.
         retriever: one search engine, or one per `Question.corpus`.
-        top_k: passages per search.
-        max_searches: search budget; `None` = no limit of its own.
-        max_turns: turn limit.
-        protocol: how actions and observations are written: a name in `PROTOCOLS` or a `Protocol`.
-        reward: the outcome: a name in `ANSWER_SCORES` or a callable (answer or None, golds) -> float.
-        format_penalty: subtracted from the final reward for every turn that broke the format.
-        scorer: values the gold answer for `answer_logprob` and `information_gain`: "evidence", a `Scorer`, or None for
-            neither.
-        budget: how much of the retrieved passages is shown.
         render_mode: "ansi" makes `render()` return the transcript.
+        settings: fields of `EpisodeSettings`: limits, protocol, reward, scorer, budget.
 
     `info` always has the keys and types of `info.INFO_TYPES`. `reset(options={"question_id": …})` asks a certain
     question; otherwise one is drawn.
 
     Raises:
-        ConfigError: for anything above that cannot work; see `QuestionPool` and `Rules`.
+        ConfigError: for anything above that cannot work; see `QuestionPool` and `EpisodeSettings`.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 (Gymnasium's)
@@ -105,30 +62,15 @@ class SearchQAEnv(gym.Env[str, str]):
         questions: Sequence[Question],
         retriever: Retrievers,
         *,
-        top_k: int = 3,
-        max_searches: int | None = None,
-        max_turns: int = 5,
-        protocol: str | Protocol = "tags",
-        reward: str | AnswerScore = "em",
-        format_penalty: float = 0.0,
-        scorer: str | Scorer | None = "evidence",
-        budget: ObservationBudget | None = None,
         render_mode: str | None = None,
+        **settings: Any,
     ) -> None:
-        if render_mode not in (None, "ansi"):
-            raise ConfigError(f"render_mode: got {render_mode!r}, expected None or 'ansi'")
+        check_render_mode(render_mode)
+        check_names("SearchQAEnv", settings, (*names(EpisodeSettings), "render_mode"))
+        chosen = EpisodeSettings(**settings)
         self.render_mode = render_mode
-        self.pool = QuestionPool(tuple(questions), retriever, top_k)
-        self.rules = rules_of(
-            self.pool,
-            max_turns=max_turns,
-            max_searches=max_searches,
-            protocol=protocol,
-            reward=reward,
-            format_penalty=format_penalty,
-            scorer=scorer,
-            budget=ObservationBudget() if budget is None else budget,
-        )
+        self.pool = QuestionPool(tuple(questions), retriever, chosen.top_k)
+        self.rules = chosen.rules(self.pool.corpora())
         self.observation_space = observation_space_of(self.pool, self.rules)
         self.action_space = UnicodeText(MAX_ACTION_LENGTH)
         self._episode: SearchEpisode | None = None
@@ -164,7 +106,7 @@ class SearchQAEnv(gym.Env[str, str]):
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """All questions that can be asked, with their golds: for trainers and viewers, never part of an observation."""
+        """All questions that can be asked, with their gold answers: for trainers and viewers, never observed."""
         return self.pool.questions
 
     @property
@@ -180,10 +122,16 @@ class SearchQAEnv(gym.Env[str, str]):
 
     @property
     def question(self) -> Question:
-        """The question being asked, with its golds."""
+        """The question being asked, with its gold answers."""
         if self._episode is None:
             raise RuntimeError("question: got no running episode; call reset first")
         return self._episode.question
+
+
+def check_render_mode(render_mode: str | None) -> None:
+    """Raise ConfigError for a mode that does not exist."""
+    if render_mode not in (None, "ansi"):
+        raise ConfigError(f"render_mode: got {render_mode!r}, expected None or 'ansi'")
 
 
 def choose(pool: QuestionPool, rng: np.random.Generator, options: dict[str, Any] | None) -> Question:

@@ -10,16 +10,15 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from a2tgpo.checks import check_whole
-from a2tgpo.envs.budget import ObservationBudget
+from a2tgpo.checks import check_whole, did_you_mean
 from a2tgpo.envs.info import INFO_TYPES, Info, StepInfo
-from a2tgpo.envs.pool import QuestionPool, Retrievers
+from a2tgpo.envs.pool import QuestionPool
 from a2tgpo.envs.protocols.base import Protocol
 from a2tgpo.envs.records import Question
-from a2tgpo.envs.scoring.answers import AnswerScore
-from a2tgpo.envs.scoring.gold_value import Scorer
-from a2tgpo.envs.search_episode import Rules, SearchEpisode, Step
-from a2tgpo.envs.search_qa import MAX_ACTION_LENGTH, checked_text, choose, observation_space_of, rules_of
+from a2tgpo.envs.retrieval.base import Retrievers
+from a2tgpo.envs.search_episode import SearchEpisode, Step
+from a2tgpo.envs.search_qa import MAX_ACTION_LENGTH, check_render_mode, checked_text, choose, observation_space_of
+from a2tgpo.envs.settings import EpisodeSettings, check_names, names
 from a2tgpo.envs.spaces import UnicodeText
 from a2tgpo.errors import ConfigError
 
@@ -51,33 +50,20 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
         retriever: Retrievers,
         num_envs: int = 1,
         *,
-        top_k: int = 3,
-        max_searches: int | None = None,
-        max_turns: int = 5,
-        protocol: str | Protocol = "tags",
-        reward: str | AnswerScore = "em",
-        format_penalty: float = 0.0,
-        scorer: str | Scorer | None = "evidence",
-        budget: ObservationBudget | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
+        **settings: Any,
     ) -> None:
         check_whole("num_envs", num_envs, 1)
+        check_render_mode(render_mode)
+        check_names("SearchQAVectorEnv", settings, (*names(EpisodeSettings), "render_mode", "autoreset_mode"))
+        chosen = EpisodeSettings(**settings)
         self.num_envs = num_envs
         self.render_mode = render_mode
-        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.autoreset_mode = _autoreset_mode(autoreset_mode)
         self.metadata = {"render_modes": ["ansi"], "render_fps": 1, "autoreset_mode": self.autoreset_mode}
-        self.pool = QuestionPool(tuple(questions), retriever, top_k)
-        self.rules: Rules = rules_of(
-            self.pool,
-            max_turns=max_turns,
-            max_searches=max_searches,
-            protocol=protocol,
-            reward=reward,
-            format_penalty=format_penalty,
-            scorer=scorer,
-            budget=ObservationBudget() if budget is None else budget,
-        )
+        self.pool = QuestionPool(tuple(questions), retriever, chosen.top_k)
+        self.rules = chosen.rules(self.pool.corpora())
         self.single_observation_space: gym.Space[str] = observation_space_of(self.pool, self.rules)
         self.single_action_space: gym.Space[str] = UnicodeText(MAX_ACTION_LENGTH)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -91,7 +77,7 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """All questions that can be asked, with their golds: for trainers and viewers, never part of an observation."""
+        """All questions that can be asked, with their gold answers: for trainers and viewers, never observed."""
         return self.pool.questions
 
     @property
@@ -290,6 +276,16 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
         for key, column in self._infos.items():
             batched[key], batched[f"_{key}"] = column.copy(), reported.copy()
         return batched
+
+
+def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
+    try:
+        return AutoresetMode(mode)
+    except ValueError as error:
+        known = [known.value for known in AutoresetMode]
+        raise ConfigError(
+            f"autoreset_mode: got {mode!r}, expected one of {', '.join(known)}{did_you_mean(mode, known)}"
+        ) from error
 
 
 def _column(kind: type, rows: int) -> NDArray[Any]:

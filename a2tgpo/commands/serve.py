@@ -8,11 +8,8 @@ import tyro
 from rich.console import Console
 
 from a2tgpo.commands.options import parse
-from a2tgpo.envs.data.corpus import read_corpus
-from a2tgpo.envs.registration import make_retriever
-from a2tgpo.envs.retrieval import Bm25Retriever
+from a2tgpo.envs.retrieval.maker import open_retriever
 from a2tgpo.envs.retrieval.server import RetrieverServer
-from a2tgpo.envs.retrieval.store import is_index
 from a2tgpo.errors import ConfigError
 
 
@@ -33,10 +30,7 @@ class ServeOptions:
 def serve_retriever(words: list[str], console: Console) -> int:
     """Serve until interrupted."""
     options = parse(ServeOptions, words, "serve-retriever")
-    indexed = options.backend == "bm25" and is_index(options.corpus)
-    retriever = (
-        Bm25Retriever.open(options.corpus) if indexed else make_retriever(options.backend, read_corpus(options.corpus))
-    )
+    retriever = open_retriever(options.backend, options.corpus)
     try:
         server = RetrieverServer(retriever, options.host, options.port)
     except (OSError, OverflowError) as error:

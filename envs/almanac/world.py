@@ -165,7 +165,7 @@ def renamed(world: World, seed: int, key: str = "fiction") -> World:
 
 
 def _unused(kind: str, size: int, world: World) -> list[str]:
-    """Invented names, passing over those that happen to exist in `world`."""
+    """Invented names, skipping those that happen to exist in `world`."""
     return [name for name in invented_names(kind, size + SPARE) if name not in world.kinds][:size]
 
 

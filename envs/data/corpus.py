@@ -18,6 +18,12 @@ PASSAGES = "passages.jsonl"
 MANIFEST = "manifest.json"
 
 
+def corpus_file(path: str | Path) -> Path:
+    """The passages file itself, or the one in a folder."""
+    path = Path(path)
+    return path / PASSAGES if path.is_dir() else path
+
+
 def read_corpus(path: str | Path) -> list[Passage]:
     """The passages of a file, or of the `passages.jsonl` in a folder.
 
@@ -28,13 +34,12 @@ def read_corpus(path: str | Path) -> list[Passage]:
         DataError: if the file cannot be read, is empty, or has a bad row or a repeated id; a corpus with holes would
             make scores incomparable.
     """
-    path = Path(path)
-    path = path / PASSAGES if path.is_dir() else path
+    path = corpus_file(path)
     passages: dict[str, Passage] = {}
     for row in iter_rows(path):
         passage = _passage(row)
         if isinstance(passage, BadRow):
-            raise DataError(f"{passage}; mend or remove the row")
+            raise DataError(f"{passage}; fix or remove the row")
         if passage.id in passages:
             raise DataError(f"{path}:{row.line}: id {passage.id!r} occurs twice, expected unique ids")
         passages[passage.id] = passage

@@ -17,6 +17,7 @@ from a2tgpo.envs.scoring.answers import normalize_text
 from a2tgpo.errors import ConfigError, DataError
 
 OnBadRow = Literal["error", "skip"]
+"""What a reader does with a row that it cannot use."""
 SPLITS: dict[str, float] = {"train": 0.8, "validation": 0.1, "test": 0.1}
 """Shares of a file that is split by hash."""
 _SYNONYMS = {"dev": "validation", "valid": "validation", "val": "validation"}
@@ -79,7 +80,7 @@ def read(path: str | Path, on_bad_row: OnBadRow = "error") -> Reading:
         if isinstance(item, Item):
             items.append(item)
         elif on_bad_row == "error":
-            raise DataError(f"{item}; mend or remove the row, or read with on_bad_row='skip'")
+            raise DataError(f"{item}; fix or remove the row, or read with on_bad_row='skip'")
         else:
             bad_rows.append(item)
     if bad_rows:
@@ -198,7 +199,7 @@ def read_aliases(path: str | Path) -> dict[str, tuple[str, ...]]:
 
 
 def with_aliases(items: Iterable[Item], aliases: Mapping[str, Sequence[str]]) -> list[Item]:
-    """The same items, each question with the aliases of its `answer_id` behind its own golds."""
+    """The same items, each question with the aliases of its `answer_id` behind its own gold answers."""
     found = []
     for item in items:
         more = aliases.get(str(item.question.metadata.get("answer_id")), ())

@@ -25,12 +25,12 @@ class Inspection:
     answer_types: Counter[str] = field(default_factory=Counter)
     """Of the first gold: yes/no, number, date-like, span, long (more than ten words), empty after normalisation."""
     aliases: int = 0
-    """Golds over all questions."""
+    """Gold answers over all questions."""
     passages: int = 0
     """Different passages that came with the questions."""
     duplicate_questions: list[str] = field(default_factory=list)
     """Ids whose normalised question text occurred before."""
-    empty_golds: list[str] = field(default_factory=list)
+    empty_gold_answers: list[str] = field(default_factory=list)
     """Ids with a gold that normalises to nothing."""
     answer_in_question: list[str] = field(default_factory=list)
     """Ids with a gold that the question itself contains: echoing it would score."""
@@ -43,7 +43,7 @@ class Inspection:
         """The report as text."""
         shown = [
             (
-                f"{self.file}: {self.questions} questions, {len(self.bad_rows)} bad rows, {self.aliases} golds,"
+                f"{self.file}: {self.questions} questions, {len(self.bad_rows)} bad rows, {self.aliases} gold answers,"
                 f" {self.passages} passages"
             ),
             f"hops: {_counts(self.hops)}",
@@ -52,7 +52,7 @@ class Inspection:
         ]
         for name in (
             "duplicate_questions",
-            "empty_golds",
+            "empty_gold_answers",
             "answer_in_question",
             "answer_missing",
             "supporting_missing",
@@ -95,13 +95,13 @@ def _count(report: Inspection, item: Item, texts: set[str]) -> None:
     if normal in texts:
         report.duplicate_questions.append(question.id)
     texts.add(normal)
-    golds = {normalize_text(answer) for answer in question.answers}
-    if "" in golds:
-        report.empty_golds.append(question.id)
-    golds -= {"", "yes", "no"}
-    if any(f" {gold} " in f" {normal} " for gold in golds):
+    gold_answers = {normalize_text(answer) for answer in question.answers}
+    if "" in gold_answers:
+        report.empty_gold_answers.append(question.id)
+    gold_answers -= {"", "yes", "no"}
+    if any(f" {gold} " in f" {normal} " for gold in gold_answers):
         report.answer_in_question.append(question.id)
-    if item.passages and golds and not any(_contains(passage, golds) for passage in item.passages):
+    if item.passages and gold_answers and not any(_contains(passage, gold_answers) for passage in item.passages):
         report.answer_missing.append(question.id)
     if "supporting_not_in_contexts" in question.metadata:
         report.supporting_missing.append(question.id)
@@ -122,9 +122,9 @@ def answer_type(answer: str) -> str:
     return "date-like" if len(words) <= 4 and any(len(word) == 4 and word.isdigit() for word in words) else "span"
 
 
-def _contains(passage: Passage, golds: set[str]) -> bool:
+def _contains(passage: Passage, gold_answers: set[str]) -> bool:
     text = f" {normalize_text(passage.title)} {normalize_text(passage.text)} "
-    return any(f" {gold} " in text for gold in golds)
+    return any(f" {gold} " in text for gold in gold_answers)
 
 
 def _counts(counter: Counter[str]) -> str:

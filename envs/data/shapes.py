@@ -1,8 +1,8 @@
 """One raw row to one question with its passages, for every shape found in the wild.
 
-The shapes are told apart by their fields, row by row; no reader has to be chosen. Golds keep every alias in file order,
-passages are keyed by a hash of their content (never by title: in MuSiQue one title has thirty texts), and supporting
-passages are named by those keys.
+The shapes are told apart by their fields, row by row; no reader has to be chosen. Gold answers keep every alias in file
+order, passages are keyed by a hash of their content (never by title: in MuSiQue one title has thirty texts), and
+supporting passages are named by those keys.
 """
 
 import hashlib
@@ -105,7 +105,7 @@ def to_item(row: Mapping[str, Any], fallback_id: str) -> Item:
 
 
 def read_answers(row: Mapping[str, Any], extra: Mapping[str, Any]) -> tuple[str, ...]:
-    """All golds of a row. A list field beats a joined string (some files hold both, and the string is wrong).
+    """All gold answers of a row. A list field beats a joined string (some files hold both, and the string is wrong).
 
     Raises:
         ShapeError: if there is none, or only blank ones.
@@ -157,7 +157,7 @@ def _answer_texts(value: Any) -> tuple[str, ...]:
 def _split_answers(text: str) -> tuple[str, ...]:
     if ANSWER_SEPARATOR in text:
         return tuple(text.split(ANSWER_SEPARATOR))
-    # PopQA's table holds a JSON list; other golds may merely look like one
+    # PopQA's table holds a JSON list; other gold answers may merely look like one
     if text.startswith("[") and text.endswith("]"):
         try:
             values = parse_json(text)

@@ -1,6 +1,6 @@
 """What a search engine must do for the environment."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from a2tgpo.envs.records import Passage
@@ -19,6 +19,10 @@ class Retriever(Protocol):
             RetrievalError: if the engine failed; the whole call counts as failed.
         """
         ...
+
+
+Retrievers = Retriever | Mapping[str, Retriever]
+"""One retriever for all questions, or one per `Question.corpus`."""
 
 
 @runtime_checkable

@@ -1,6 +1,7 @@
 """BM25 over a corpus in memory: bm25s builds the score matrix, a query is a sum of its columns."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +29,21 @@ class Bm25Retriever:
     here gives bm25s's own scores without its per-call overhead, drops passages that share no term with the query, and
     breaks ties by corpus order, so results are reproducible.
 
+    Args:
+        index: a finished index over exactly these passages; without one, it is built here.
+
     Raises:
         ConfigError: if the corpus is empty or ids repeat.
     """
 
-    def __init__(self, passages: Sequence[Passage], k1: float = 1.5, b: float = 0.75) -> None:
-        check_corpus(passages, "bm25")
-        index = bm25s.BM25(method="lucene", k1=k1, b=b)
-        index.index(_numbered(passages), show_progress=False)
-        self._attach(passages, index)
-
-    _folder: Path | None = None
-
-    def _attach(self, passages: Sequence[Passage], index: bm25s.BM25) -> None:
+    def __init__(
+        self, passages: Sequence[Passage], k1: float = 1.5, b: float = 0.75, *, index: bm25s.BM25 | None = None
+    ) -> None:
+        if index is None:
+            check_corpus(passages, "bm25")
+            index = bm25s.BM25(method="lucene", k1=k1, b=b)
+            index.index(_numbered(passages), show_progress=False)
+        self._folder: Path | None = None
         self._passages = passages
         self._index = index
         self._vocabulary: dict[str, int] = index.vocab_dict
@@ -82,15 +85,16 @@ class Bm25Retriever:
         Raises:
             DataError: if the folder is incomplete or damaged, or does not belong to `corpus`.
         """
-        retriever = cls.__new__(cls)
         index, passages = open_index(folder, corpus)
-        retriever._attach(passages, index)
+        retriever = cls(passages, index=index)
         retriever._folder = Path(folder)
         return retriever
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:
         # Another process maps the saved index instead of receiving a copy; one that was never saved is copied.
-        return super().__reduce__() if self._folder is None else (Bm25Retriever.open, (self._folder,))
+        if self._folder is not None:
+            return Bm25Retriever.open, (self._folder,)
+        return partial(Bm25Retriever, index=self._index), (self._passages,)
 
     @property
     def passages(self) -> Sequence[Passage]:

@@ -25,7 +25,7 @@ class Cache:
 
     Entries are addressed by content: engine, number of hits, query. The file is SQLite in write-ahead mode, so several
     processes read and write it at once; a cache that breaks (full disk, damaged file) is left aside with one warning,
-    and searching goes on without it.
+    and searching continues without it.
 
     Args:
         engine: what makes results comparable, for example corpus fingerprint and backend name; entries of another
@@ -104,7 +104,7 @@ class Cache:
     def _give_up(self, error: Exception) -> None:
         self._broken = True
         _LOG.warning(
-            "search cache %s cannot be used (%s); searching goes on without it. Delete the file to start a new one.",
+            "search cache %s cannot be used (%s); searching continues without it. Delete the file to start a new one.",
             self.path,
             error,
         )

@@ -1,7 +1,7 @@
 """Comparing an answer with the gold answers: the SQuAD rules and three published variants.
 
 Every scorer here takes the answer (`None` = the agent never answered) and all gold aliases, and returns a value in [0,
-1], the best over the aliases. A gold that normalises to nothing (the band "!!!", a table's "---") is compared as
+1], the best over the aliases. A gold answer that normalises to nothing (the band "!!!", a table's "---") is compared as
 written, since otherwise every empty-ish answer would match it.
 """
 
@@ -30,29 +30,29 @@ def normalize_text(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_DELETE_PUNCTUATION)).split())
 
 
-def exact_match(answer: str | None, golds: Sequence[str]) -> float:
+def exact_match(answer: str | None, gold_answers: Sequence[str]) -> float:
     """1.0 if the answer equals an alias after normalisation, else 0.0."""
-    return _best(_equal, answer, golds)
+    return _best(_equal, answer, gold_answers)
 
 
-def f1(answer: str | None, golds: Sequence[str]) -> float:
+def f1(answer: str | None, gold_answers: Sequence[str]) -> float:
     """Bag-of-words F1 after normalisation; an answer or gold of yes/no scores only when both are equal (HotpotQA's
     rule).
     """
-    return _best(_bag_f1, answer, golds)
+    return _best(_bag_f1, answer, gold_answers)
 
 
-def cover_em(answer: str | None, golds: Sequence[str]) -> float:
+def cover_em(answer: str | None, gold_answers: Sequence[str]) -> float:
     """1.0 if the words of an alias occur in the answer as one run of whole words, else 0.0."""
-    return _best(_covers, answer, golds)
+    return _best(_covers, answer, gold_answers)
 
 
-def set_f1(answer: str | None, golds: Sequence[str]) -> float:
+def set_f1(answer: str | None, gold_answers: Sequence[str]) -> float:
     """IGPO's F1: punctuation becomes a space, articles stay, words are counted once."""
     if answer is None:
         return 0.0
     words = set(answer.lower().translate(_BLANK_PUNCTUATION).split())
-    return max((_set_f1(answer, words, gold) for gold in golds), default=0.0)
+    return max((_set_f1(answer, words, gold) for gold in gold_answers), default=0.0)
 
 
 ANSWER_SCORES: dict[str, AnswerScore] = {"em": exact_match, "f1": f1, "cover_em": cover_em, "set_f1": set_f1}
@@ -68,17 +68,18 @@ def answer_score_of(name: str | AnswerScore) -> AnswerScore:
         return name
     if name not in ANSWER_SCORES:
         raise ConfigError(
-            f"reward: got {name!r}, expected one of {', '.join(ANSWER_SCORES)} or a callable (answer, golds) -> float"
+            f"reward: got {name!r}, expected one of {', '.join(ANSWER_SCORES)} or a callable (answer, gold answers) ->"
+            " float"
         )
     return ANSWER_SCORES[name]
 
 
-def _best(compare: Callable[[str, str], float], answer: str | None, golds: Sequence[str]) -> float:
+def _best(compare: Callable[[str, str], float], answer: str | None, gold_answers: Sequence[str]) -> float:
     if answer is None:
         return 0.0
     normal = normalize_text(answer)
     best = 0.0
-    for gold in golds:
+    for gold in gold_answers:
         normal_gold = normalize_text(gold)
         if normal_gold:
             best = max(best, compare(normal, normal_gold))

@@ -9,8 +9,8 @@ import pytest
 import a2tgpo.envs  # noqa: F401 (registers the ids)
 from a2tgpo.envs.data.corpus import build_corpus, corpus_fingerprint, read_corpus
 from a2tgpo.envs.data.inspection import answer_type, inspect_file
-from a2tgpo.envs.registration import DATA_FOLDER
 from a2tgpo.envs.retrieval import Bm25Retriever
+from a2tgpo.envs.sources import DATA_FOLDER
 from a2tgpo.errors import DataError
 from tests.conftest import shared_file
 
@@ -97,7 +97,7 @@ def test_inspection(questions: Path) -> None:
     report = inspect_file(questions)
     assert (report.questions, len(report.bad_rows), report.aliases, report.passages) == (4, 1, 4, 3)
     assert report.duplicate_questions == ["b"]
-    assert report.empty_golds == ["d"]
+    assert report.empty_gold_answers == ["d"]
     assert report.answer_in_question == ["c"]
     assert report.answer_missing == ["b"]
     assert report.supporting_missing == ["b"]
