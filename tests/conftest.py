@@ -10,6 +10,8 @@ os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 import pytest
 
+DATA = Path(__file__).resolve().parent / "data"
+"""Numbers and rows that the tests need, as described in its README."""
 SHARED = Path(__file__).resolve().parents[1].parent / "shared"
 
 

@@ -3,7 +3,6 @@
 import gzip
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,9 @@ from torch import Tensor
 
 from a2tgpo.algorithms import ALGORITHMS, policy_loss
 from a2tgpo.batch import TurnTable, spread
+from tests.conftest import DATA
 
-GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden_credit_and_loss.json.gz"
+GOLDEN = DATA / "golden_credit_and_loss.json.gz"
 TOLERANCE = 1e-4
 CASES: list[dict[str, Any]] = json.loads(gzip.decompress(GOLDEN.read_bytes()))["cases"]
 

@@ -12,7 +12,7 @@ from a2tgpo.envs.data.inspection import answer_type, inspect_file
 from a2tgpo.envs.retrieval import Bm25Retriever
 from a2tgpo.envs.sources import DATA_FOLDER
 from a2tgpo.errors import DataError
-from tests.conftest import shared_file
+from tests.conftest import DATA
 
 A = ["A", ["A was written", "by Ann."]]
 ROWS = [
@@ -168,4 +168,4 @@ def test_wrong_environments_are_refused(questions: Path) -> None:
     with pytest.raises(ValueError, match="retriever: got 'bing'"):
         gym.make("a2tgpo/SearchQA-v0", dataset=questions, on_bad_row="skip", retriever="bing")
     with pytest.raises(ValueError, match="come without paragraphs"):
-        gym.make("a2tgpo/SearchQA-v0", dataset=shared_file("data/formats/bamboogle_flashrag.jsonl"))
+        gym.make("a2tgpo/SearchQA-v0", dataset=DATA / "rows" / "flashrag.jsonl")

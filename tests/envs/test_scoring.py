@@ -4,6 +4,7 @@ import json
 import random
 import re
 import string
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ from a2tgpo.envs.scoring.answers import (
     normalize_text,
     set_f1,
 )
-from tests.conftest import shared_file
+from tests.conftest import DATA, shared_file
 
 
 @pytest.mark.parametrize(
@@ -117,11 +118,26 @@ def _slow_f1(prediction: str, gold: str) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def test_parity_with_the_rules_on_2000_pairs() -> None:
-    with shared_file("data/trajectories/search_r1_rollouts.jsonl").open(encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    golds = [answer for row in rows for answer in row["golden_answers"] if _squad_normalize(answer)]
-    predictions = [row["pred"] for row in rows if row["pred"]] + golds
+def made_up_answers() -> tuple[list[str], list[str]]:
+    """Gold answers of the made-up rows, and what is right or wrong for them."""
+    lines = (DATA / "rows" / "hard.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    golds = [gold for row in rows for gold in row.get("answers") or [row.get("answer", "Vandria")]]
+    return golds, [text for row in rows for text in (*row["expected"]["right"], *row["expected"]["wrong"])]
+
+
+def real_answers() -> tuple[list[str], list[str]]:
+    """Gold answers of real questions, and what a search agent answered."""
+    lines = shared_file("data/trajectories/search_r1_rollouts.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    return [gold for row in rows for gold in row["golden_answers"]], [row["pred"] for row in rows if row["pred"]]
+
+
+@pytest.mark.parametrize("answers", [made_up_answers, real_answers])
+def test_parity_with_the_rules_on_2000_pairs(answers: Callable[[], tuple[list[str], list[str]]]) -> None:
+    golds, predictions = answers()
+    golds = [gold for gold in golds if _squad_normalize(gold)]
+    predictions = [*predictions, *golds]
     rng = random.Random(0)
     positive = 0
     for _ in range(2000):
