@@ -63,12 +63,6 @@ def bench_retrieval(
     return [_measure(backend, name, corpus, asked, questions) for backend in backends]
 
 
-def speed_ratio(rows: Sequence[RetrievalRow], fast: str = "bm25", slow: str = "rank_bm25") -> float:
-    """How many times more queries a second `fast` answers than `slow`."""
-    speeds = {row.backend: row.queries_per_second for row in rows}
-    return speeds[fast] / speeds[slow]
-
-
 def _measure(
     backend: str, name: str, corpus: Sequence[Passage], asked: Sequence[str], questions: Sequence[Question]
 ) -> RetrievalRow:

@@ -46,11 +46,3 @@ def test_the_bench_lists_every_loop() -> None:
     timings = bench_credit(sizes=(16,), repeats=1)
     assert [timing.algorithm for timing in timings] == list(LOOPS)
     assert format_timings(timings).count("×") == len(timings)
-
-
-@pytest.mark.slow  # it asks a clock, which the suite never does; the count of operations above is the test that gates
-def test_at_least_fifty_times_faster_than_loops_at_1024_episodes() -> None:
-    timings = bench_credit(sizes=(1024,), repeats=5)
-    assert [timing.algorithm for timing in timings] == list(LOOPS)
-    assert all(timing.ratio > 50 for timing in timings), format_timings(timings)
-    assert format_timings(timings).count("×") == len(timings)

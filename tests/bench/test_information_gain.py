@@ -1,11 +1,13 @@
 """The benches at toy size: the numbers are sound, whatever the machine's speed."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from transformers import LlamaConfig
 
 from a2tgpo.bench import Cost, Shape, bench_episodes, costs_of
-from a2tgpo.bench.gain import PAIRS, PLAIN, PROBES, bench_information_gain
+from a2tgpo.bench.gain import PAIRS, PROBES, bench_information_gain
 from a2tgpo.bench.update import BARE, STEP, TRAINING, UpdateBench, bench_update
 
 TOY = LlamaConfig(
@@ -34,7 +36,6 @@ def test_information_gain_bench() -> None:
     assert bench.probe_tokens == 2 * 5 * 8  # per cut one scaffold token and seven of eight gold tokens
     assert bench.token_share == pytest.approx(80 / 512)
     assert bench.difference < 1e-5
-    assert bench.costs[PLAIN].seconds > 0
     assert "the probes add 15.6% tokens, target 4%, missed" in str(bench)
     assert len(bench.pair[PROBES].work) == PAIRS * len(bench.costs[PROBES].work)
     assert PROBES in str(bench)
@@ -99,12 +100,26 @@ def test_range_of_a_multiple(rounds: int, low: int, high: int) -> None:
     assert other.times_range(plain) == (low, high)
 
 
-def test_costs_are_measured_per_way() -> None:
-    costs = costs_of(
-        {"nothing": lambda: None, "work": lambda: torch.randn(400, 400) @ torch.randn(400, 400)}, 2, torch.device("cpu")
-    )
-    assert costs["work"].work_seconds > costs["nothing"].work_seconds
-    assert costs["work"].seconds > costs["nothing"].seconds
+def test_costs_are_measured_per_way_and_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    wall, work = [0.0], [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: wall[0])
+    monkeypatch.setattr("time.process_time", lambda: work[0])
+
+    def taking(*seconds: float) -> Callable[[], None]:
+        rounds = iter(seconds)
+
+        def way() -> None:
+            took = next(rounds)
+            wall[0] += took
+            work[0] += took / 2
+
+        return way
+
+    # the first round warms up
+    costs = costs_of({"short": taking(9, 1, 2, 3), "long": taking(9, 6, 4, 5)}, 3, torch.device("cpu"))
+    assert (costs["short"].wall, costs["long"].wall) == ((1, 2, 3), (6, 4, 5))
+    assert (costs["short"].work, costs["long"].work) == ((0.5, 1, 1.5), (3, 2, 2.5))
+    assert (costs["short"].seconds, costs["long"].work_seconds) == (2, 2.5)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from a2tgpo.bench.env import bench_env, synthetic_queries
-from a2tgpo.bench.retrieval import bench_retrieval, speed_ratio
+from a2tgpo.bench.retrieval import bench_retrieval
 from a2tgpo.commands.data import data
 from a2tgpo.commands.serve import serve_retriever
 from a2tgpo.envs.retrieval import Bm25Retriever
@@ -69,16 +69,12 @@ def test_bench_env_counts_one_call_per_step() -> None:
         ("a2tgpo", 8, 32, 3),
         ("bm25s", 8, 8, 1),
     ]
-    for row in rows:
-        assert row.steps_per_second > 0
-        assert 0 < row.retrieval_share < 1
 
 
 def test_bench_retrieval_reports_recall_where_it_is_known(questions: Path) -> None:
     rows = bench_retrieval(questions, backends=("bm25", "rank_bm25"))
     assert [row.passages for row in rows] == [12, 12]
     assert rows[0].recall == (1.0, 1.0, 1.0)  # the number in the question names the book
-    assert speed_ratio(rows) > 0
     assert bench_retrieval(passages=30, queries=5, backends=("bm25",))[0].recall == ()
     with pytest.raises(ValueError, match="backend: got 'bing'"):
         bench_retrieval(passages=30, queries=5, backends=("bing",))

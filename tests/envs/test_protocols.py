@@ -2,7 +2,6 @@
 
 import json
 import random
-import time
 
 import pytest
 from hypothesis import given
@@ -76,25 +75,23 @@ def test_boxed_parse(text: str, kind: ActionKind, content: str, format_ok: bool)
     assert (action.kind, action.text, action.format_ok) == (kind, content, format_ok)
 
 
+@pytest.mark.timeout(30)  # milliseconds where the work is linear, hours where it is not
 def test_last_box_is_linear_in_hostile_text() -> None:
-    started = time.perf_counter()
     assert last_box("\\boxed{" * 20_000) is None
     assert last_box("\\boxed{" * 20_000 + "x" + "}" * 20_000) == "x"
-    assert time.perf_counter() - started < 2
 
 
+@pytest.mark.timeout(30)
 @pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
 @pytest.mark.parametrize(
     "piece",
     ["<search>", "</search>", "<answer>", "<think>", "\\boxed{", "<search></search>", "a" * 10, "<", "<think></think>"],
 )
-def test_hostile_100k_characters_are_parsed_in_time(protocol: Protocol, piece: str) -> None:
+def test_hostile_100k_characters_are_parsed_in_linear_time(protocol: Protocol, piece: str) -> None:
     text = piece * (100_000 // len(piece))
-    started = time.perf_counter()
-    protocol.parse(text)
-    protocol.parse(text + "<answer>x</answer>")
-    neutralize(text)
-    assert time.perf_counter() - started < 2
+    assert isinstance(protocol.parse(text).kind, ActionKind)
+    assert isinstance(protocol.parse(text + "<answer>x</answer>").kind, ActionKind)
+    assert len(neutralize(text)) == len(text)
 
 
 PIECES = [

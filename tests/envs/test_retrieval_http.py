@@ -4,6 +4,7 @@ failure.
 
 import gc
 import http.client
+import itertools
 import json
 import math
 import socket
@@ -178,22 +179,22 @@ def answer(body: bytes, status: str = "200 OK", length: int | None = None) -> Re
 
 
 def hang(connection: socket.socket) -> None:
-    time.sleep(3)
+    connection.recv(1)  # until the client hangs up
 
 
 def drip(connection: socket.socket) -> None:
     """One byte now and then: the socket's own time-out never strikes."""
-    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-    for _ in range(40):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    while True:  # until the client hangs up
         connection.sendall(b" ")
         time.sleep(0.1)
 
 
 def drip_headers(connection: socket.socket) -> None:
     connection.sendall(b"HTTP/1.1 200 OK\r\n")
-    for n in range(40):
+    for n in itertools.count():
         connection.sendall(f"X-{n}: y\r\n".encode())
-        time.sleep(0.1)
+        time.sleep(1.0 if n > 90 else 0.1)  # slower before the client's limit of 100 headers
 
 
 def slam(connection: socket.socket) -> None:
@@ -227,14 +228,13 @@ CHAOS: dict[str, tuple[Reply, bool]] = {
 }
 
 
+@pytest.mark.timeout(30)  # some servers above go on until the client hangs up: without a deadline this never ends
 @pytest.mark.parametrize("name", CHAOS)
 def test_chaos(name: str) -> None:
     reply, transient = CHAOS[name]
     with raw_server(reply) as url:
-        started = time.monotonic()
         with pytest.raises(RetrievalError) as caught:
             HttpRetriever(url, timeout=0.5).search(["x"], 1)
-        assert time.monotonic() - started < 2.0
         assert caught.value.transient is transient
         assert str(caught.value)
     del caught
@@ -332,20 +332,23 @@ def test_circuit_breaker_stops_asking_and_tries_again() -> None:
     assert engine.calls == 6
 
 
+@pytest.mark.timeout(30)
 def test_time_limit() -> None:
+    released = threading.Event()
+
     class Slow:
         def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-            time.sleep(float(queries[0]))
+            if queries == ["hang"]:
+                released.wait()
             return [[]]
 
     limited = TimeLimit(Slow(), seconds=0.1, max_abandoned=1)
-    assert limited.search(["0"], 1) == [[]]
-    started = time.monotonic()
+    assert limited.search(["x"], 1) == [[]]
     for _ in range(2):
         with pytest.raises(RetrievalError, match=r"within 0\.1 s"):
-            limited.search(["1"], 1)
+            limited.search(["hang"], 1)
     with pytest.raises(RetrievalError, match="still hanging"):
-        limited.search(["0"], 1)
-    assert time.monotonic() - started < 0.9
+        limited.search(["x"], 1)
+    released.set()
     with pytest.raises(ZeroDivisionError):  # a bug is no failed search
         TimeLimit(Failing(ZeroDivisionError())).search(["x"], 1)
