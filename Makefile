@@ -12,13 +12,16 @@ export TOKENIZERS_PARALLELISM ?= false
 # vLLM has an environment of its own, since it wants other versions; built for a machine without a GPU, which needs g++.
 VLLM := .venv-vllm
 
-.PHONY: quickstart test test-slow test-vllm lint types layers check clean
+.PHONY: quickstart test coverage test-slow test-vllm lint types layers check clean
 
 quickstart: $(VENV)/.installed  ## train and compare four algorithms on the embedded world
 	$(BIN)/a2tgpo compare quickstart
 
 test: $(VENV)/.installed-dev  ## the test suite
 	$(BIN)/python -m pytest -n auto
+
+coverage: $(VENV)/.installed-dev  ## the test suite, and which lines it never reaches
+	$(BIN)/python -m pytest -n auto --cov --cov-report=term --cov-fail-under=90
 
 test-slow: $(VENV)/.installed-dev  ## tests that take minutes
 	$(BIN)/python -m pytest -m slow --timeout 3000
@@ -37,7 +40,7 @@ types: $(VENV)/.installed-dev
 layers: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
-check: test lint types layers  ## everything that CI runs
+check: coverage lint types layers  ## everything that CI runs
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'Python 3.11 or newer is needed, this is ' + sys.version.split()[0] + '; call make PYTHON=python3.11')"
