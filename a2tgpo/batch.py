@@ -106,6 +106,12 @@ def spread(
     return torch.where(turn >= 0, per_turn.gather(1, turn.clamp(min=0)), 0.0)
 
 
+def no_tokens(device: torch.device | str = "cpu") -> TokenBatch:
+    """The rows of no episode at all."""
+    nothing = torch.zeros((0, 0), device=device)
+    return TokenBatch(nothing.long(), nothing.bool(), nothing.long(), nothing)
+
+
 def collate(episodes: Sequence[Episode], pad_token_id: int, device: torch.device | str = "cpu") -> TokenBatch:
     """Episodes to right-padded rows. The trained tokens are exactly what was shown and sampled, in that order.
 

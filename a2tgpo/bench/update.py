@@ -12,7 +12,6 @@ from torch import Tensor
 from transformers import LlamaConfig
 
 from a2tgpo.algorithms import ALGORITHMS
-from a2tgpo.batch import tabulate
 from a2tgpo.bench import (
     TINY_MODEL,
     Cost,
@@ -28,10 +27,10 @@ from a2tgpo.bench import (
 from a2tgpo.config import UpdateSettings
 from a2tgpo.episode import Episode
 from a2tgpo.errors import ConfigError
-from a2tgpo.information_gain import measure
-from a2tgpo.information_gain.probes import Scaffold
+from a2tgpo.information_gain import Scaffold, Scoring
 from a2tgpo.policy import Policy
-from a2tgpo.training.update import TrainingBatch, Updater
+from a2tgpo.training.score import TrainingBatch, score_batch
+from a2tgpo.training.update import Updater
 
 BARE, TRAINING, STEP = "bare forward + backward + optimiser", "loss + backward + optimiser", "whole step"
 TARGETS = {TRAINING: 1.10, STEP: 1.45}
@@ -168,6 +167,7 @@ def bench_update(
 def _ways(policy: Policy, episodes: list[Episode], settings: UpdateSettings) -> dict[str, Callable[[], object]]:
     algorithm = ALGORITHMS["a2tgpo"]()
     updater = Updater(policy, settings, algorithm.loss, total_steps=1, seed=0)
+    scoring = Scoring(SCAFFOLD, micro_batch_tokens=settings.micro_batch_tokens)
     ordered = sorted(episodes, key=lambda episode: -episode.num_tokens)
     # as in the update, where a mini-batch holds whole groups
     count = min(settings.mini_batches, len({episode.group for episode in episodes}))
@@ -184,9 +184,7 @@ def _ways(policy: Policy, episodes: list[Episode], settings: UpdateSettings) -> 
         policy.model.eval()
 
     def sample() -> TrainingBatch:
-        measured = measure(policy, episodes, SCAFFOLD, micro_batch_tokens=settings.micro_batch_tokens)
-        turns = tabulate(measured.episodes)
-        return TrainingBatch(measured.tokens, measured.scores.logprobs, turns.group, algorithm(turns))
+        return score_batch(policy, episodes, scoring, algorithm).training
 
     ready = sample()
     return {BARE: bare, TRAINING: lambda: updater(ready, 0), STEP: lambda: updater(sample(), 0)}

@@ -16,6 +16,7 @@ from a2tgpo.training.parts import limit_threads
 if TYPE_CHECKING:
     from a2tgpo.baselines import Voice
     from a2tgpo.baselines.reference import Reference
+    from a2tgpo.run_folder.load import LoadedRun
 
 SIDE_BY_SIDE = 64
 """Episodes in flight together."""
@@ -141,52 +142,52 @@ def sb3(words: list[str], console: Console) -> int:
 def _recipe_and_model(options: TableOptions) -> tuple[Recipe, Path | None]:
     if not options.model:
         return load_recipe(options.recipe), None
+    from a2tgpo.run_folder.load import is_run, model_folder, recipe_file
+
     folder = Path(options.model)
     if not folder.is_dir():
         raise ConfigError(
-            f"--model: got {options.model!r}, which is no folder; expected a model folder, or the folder of a run like"
-            " runs/quickstart/a2tgpo-s0"
+            f"--model: got {options.model!r}, which is not a folder; expected a model folder, or the folder of a run"
+            " like runs/quickstart/a2tgpo-s0"
         )
-    is_run = (folder / "config.toml").is_file()
-    return load_recipe(folder / "config.toml" if is_run else options.recipe), folder / "model" if is_run else folder
+    if is_run(folder):
+        return load_recipe(recipe_file(folder)), model_folder(folder)
+    return load_recipe(options.recipe), folder
 
 
 def _references(options: TableOptions, recipe: Recipe, folder: Path | None, names: list[str]) -> "list[Reference]":
     from a2tgpo.baselines.reference import reference_rows
-    from a2tgpo.training.evaluate import fixed_subset
+    from a2tgpo.run_folder.load import is_run, load_model
     from a2tgpo.training.parts import make_env
+    from a2tgpo.training.questions import fixed_subset
 
     env = make_env(recipe, options.split, SIDE_BY_SIDE)
     questions = fixed_subset(env.questions, options.questions, options.seed)
-    voice = None if folder is None else _voice(options, recipe, folder)
+    run = None if folder is None else load_model(recipe, folder)
+    voice = None if run is None else _voice(options, run)
     references = reference_rows(names, env, [question.id for question in questions], options.seed, voice)
-    if folder is not None and folder.name == "model" and not options.agents:
-        references.append(_trained(options, recipe, folder))
+    if run is not None and is_run(Path(options.model)) and not options.agents:
+        references.append(_trained(options, run))
     return references
 
 
-def _trained(options: TableOptions, recipe: Recipe, folder: Path) -> "Reference":
+def _trained(options: TableOptions, run: "LoadedRun") -> "Reference":
     """The trained policy itself, for comparison: the run's model in the run's own rollout."""
     from a2tgpo.baselines.reference import Reference
-    from a2tgpo.training.evaluate import evaluate, fixed_subset
-    from a2tgpo.training.parts import build_split
+    from a2tgpo.training.evaluate import evaluate
+    from a2tgpo.training.parts import make_split
+    from a2tgpo.training.questions import fixed_subset
 
-    split = build_split(recipe, folder, options.split, SIDE_BY_SIDE)
+    split = make_split(run.recipe, run.policy, run.engine, options.split, SIDE_BY_SIDE)
     questions = fixed_subset(split.questions, options.questions, options.seed)
     played = evaluate(split.rollout, questions, seed=options.seed, temperature=options.temperature)
-    return Reference("policy", f"trained with {recipe.algorithm}", tuple(played.rows()))
+    return Reference("policy", f"trained with {run.recipe.algorithm}", tuple(played.rows()))
 
 
-def _voice(options: TableOptions, recipe: Recipe, folder: Path) -> "Voice":
+def _voice(options: TableOptions, run: "LoadedRun") -> "Voice":
     """The model with whatever engine the recipe names."""
-    import torch
-
     from a2tgpo.baselines import Voice
-    from a2tgpo.policy import Policy
     from a2tgpo.policy.chat import Chat
-    from a2tgpo.training.parts import make_engine
 
-    torch.set_num_threads(recipe.model.threads)
-    policy = Policy.load(folder, device=recipe.model.device)
-    chat = Chat(policy.tokenizer, recipe.model.chat_template)
-    return Voice(make_engine(recipe, policy), chat, policy.max_tokens, options.max_new_tokens, options.temperature)
+    chat = Chat(run.policy.tokenizer, run.recipe.model.chat_template)
+    return Voice(run.engine, chat, run.policy.max_tokens, options.max_new_tokens, options.temperature)

@@ -18,6 +18,7 @@ from a2tgpo.config import Recipe, load_recipe
 from a2tgpo.errors import ConfigError
 
 if TYPE_CHECKING:
+    from a2tgpo.run_folder.load import LoadedRun
     from a2tgpo.studies.scorecard import Line
     from a2tgpo.training.parts import Split
 
@@ -36,6 +37,8 @@ class EvaluateOptions:
     """Folder of a finished run (its model and its recipe are used), or a model folder together with --recipe; may be
     left out for an agent without a model.
     """
+    checkpoint: str = "last"
+    """Of a run: `last`, `best` by held-out outcome, or the number of a step whose checkpoint is kept."""
     agent: str = ""
     """Reference agent to score instead of the policy itself, see `a2tgpo baseline table`."""
     recipe: str = ""
@@ -78,9 +81,11 @@ def evaluate(words: list[str], console: Console) -> int:
     from a2tgpo.training.parts import limit_threads
 
     limit_threads(recipe.model.threads)
+    from a2tgpo.run_folder.load import load_model
     from a2tgpo.studies.scorecard import fingerprint, lines_of, write_scorecard
 
-    rows = {name: _rows(options, changed, model) for name, changed in _environments(options, recipe).items()}
+    run = None if model is None else load_model(recipe, model)
+    rows = {name: _rows(options, changed, run) for name, changed in _environments(options, recipe).items()}
     lines = [line for name, found in rows.items() for line in lines_of(name, found)]
     who = " ".join(word for word in (options.agent, options.model) if word)
     console.print(
@@ -128,14 +133,18 @@ def evaluate(words: list[str], console: Console) -> int:
 def _recipe_and_model(options: EvaluateOptions) -> tuple[Recipe, Path | None]:
     if not options.model and options.agent:
         return load_recipe(options.recipe or "quickstart"), None
+    from a2tgpo.run_folder.load import checkpoint_named, is_run, model_folder, recipe_file
+
     folder = Path(options.model)
-    is_run = (folder / "config.toml").is_file()
-    if not options.model or (not is_run and not options.recipe):
+    if not options.model or (not is_run(folder) and not options.recipe):
         raise ConfigError(
             f"model: got {options.model!r}, which has no config.toml of a run; give a run's folder, or a model folder"
             " and --recipe NAME"
         )
-    return load_recipe(options.recipe or folder / "config.toml"), folder / "model" if is_run else folder
+    if not is_run(folder):
+        return load_recipe(options.recipe), folder
+    found = model_folder(folder, checkpoint_named(options.checkpoint))
+    return load_recipe(options.recipe or recipe_file(folder)), found
 
 
 def _environments(options: EvaluateOptions, recipe: Recipe) -> dict[str, Recipe]:
@@ -152,13 +161,13 @@ def _environments(options: EvaluateOptions, recipe: Recipe) -> dict[str, Recipe]
     return found
 
 
-def _rows(options: EvaluateOptions, recipe: Recipe, model: Path | None) -> list[dict[str, Any]]:
-    from a2tgpo.training.evaluate import fixed_subset
-    from a2tgpo.training.parts import build_split, make_env
+def _rows(options: EvaluateOptions, recipe: Recipe, run: "LoadedRun | None") -> list[dict[str, Any]]:
+    from a2tgpo.training.parts import make_env, make_split
+    from a2tgpo.training.questions import fixed_subset
 
     where = options.split or ("all" if options.datasets else "test")
     number = min(options.questions, SIDE_BY_SIDE)
-    if model is None:
+    if run is None:
         env = make_env(recipe, where, number)
         return _agent_rows(
             options,
@@ -166,7 +175,7 @@ def _rows(options: EvaluateOptions, recipe: Recipe, model: Path | None) -> list[
             env,
             None,
         )
-    split = build_split(recipe, model, where, number)
+    split = make_split(recipe, run.policy, run.engine, where, number)
     questions = fixed_subset(split.questions, options.questions, options.seed)
     if options.agent:
         from a2tgpo.baselines import Voice
@@ -174,7 +183,7 @@ def _rows(options: EvaluateOptions, recipe: Recipe, model: Path | None) -> list[
         rollout = split.rollout
         voice = Voice(rollout.engine, rollout.chat, rollout.max_episode_tokens, temperature=options.temperature)
         return _agent_rows(options, [question.id for question in questions], rollout.env, voice)
-    return _policy_rows(options, recipe, split, questions, model)
+    return _policy_rows(options, run, split, questions)
 
 
 def _agent_rows(options: EvaluateOptions, question_ids: list[str], env: Any, voice: Any) -> list[dict[str, Any]]:
@@ -189,16 +198,20 @@ def _agent_rows(options: EvaluateOptions, question_ids: list[str], env: Any, voi
 
 
 def _policy_rows(
-    options: EvaluateOptions, recipe: Recipe, split: "Split", questions: Sequence[Any], model: Path
+    options: EvaluateOptions, run: "LoadedRun", split: "Split", questions: Sequence[Any]
 ) -> list[dict[str, Any]]:
     """The policy's episodes, with the gold answer's probability at their end."""
     from a2tgpo.information_gain.calibration import final_gold_probabilities
     from a2tgpo.training.evaluate import evaluate as play
+    from a2tgpo.training.rollout import check_played
 
+    most = run.recipe.rollout.max_failed
     rows = []
     for sample in range(options.samples):
         played = play(split.rollout, questions, seed=options.seed + sample, temperature=options.temperature)
-        gold = final_gold_probabilities(recipe, model, split.rollout.env.protocol.scaffold, played.episodes)
+        check_played(played.episodes, most, "the evaluation", "then evaluate again")
+        answered = [episode for episode in played.episodes if not episode.failed]
+        gold = final_gold_probabilities(run.policy, answered, run.scoring)
         rows += [
             row | {"sample": sample, "gold_probability": value} for row, value in zip(played.rows(), gold, strict=True)
         ]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import gymnasium
 import tyro
@@ -16,6 +16,9 @@ from a2tgpo.commands.options import parse, printable
 from a2tgpo.config import load_recipe
 from a2tgpo.errors import ConfigError
 from a2tgpo.training.parts import env_arguments
+
+if TYPE_CHECKING:
+    from a2tgpo.run_folder.load import LoadedRun
 
 Agent = Callable[[str], str]
 """What was shown last → the agent's text."""
@@ -38,21 +41,13 @@ class PlayOptions:
 def play(words: list[str], console: Console) -> int:
     """Play one episode and print it turn by turn with the evidence scorer's information gain."""
     options = parse(PlayOptions, words, "play")
-    folder = Path(options.run)
-    if options.run and not (folder / "config.toml").is_file():
-        raise ConfigError(
-            f"run: got {options.run!r}, which has no config.toml; expected the folder of a run, like"
-            " runs/quickstart/a2tgpo-s0"
-        )
-    if options.run and not (folder / "model").is_dir():
-        raise ConfigError(
-            f"run: got {options.run!r}, which is not finished and has no model yet; go on with a2tgpo train --resume"
-            f" {options.run}"
-        )
-    recipe = load_recipe(folder / "config.toml" if options.run else options.recipe)
+    from a2tgpo.run_folder.load import load_run
+
+    run = load_run(Path(options.run)) if options.run else None
+    recipe = load_recipe(options.recipe) if run is None else run.recipe
     a2tgpo.envs.register_envs()
     env = gymnasium.make(recipe.environment.id, split=options.split, **env_arguments(recipe.environment))
-    agent = _model_agent(folder, recipe.rollout.max_action_tokens, env) if options.run else _human(console)
+    agent = _human(console) if run is None else _model_agent(run, env)
     text, info = env.reset(seed=options.seed, options={"question_id": options.question} if options.question else None)
     console.print(Panel(Text(printable(text)), title=Text(printable(f"question {info['question_id']}"))))
     terminated = truncated = False
@@ -93,15 +88,11 @@ def _human(console: Console) -> Agent:
     return ask
 
 
-def _model_agent(folder: Path, max_action_tokens: int, env: gymnasium.Env[Any, Any]) -> Agent:
-    from a2tgpo.engines.base import Sampling, generate
-    from a2tgpo.engines.transformers import TransformersEngine
-    from a2tgpo.policy import Policy
-    from a2tgpo.policy.chat import Chat
+def _model_agent(run: "LoadedRun", env: gymnasium.Env[Any, Any]) -> Agent:
+    from a2tgpo.engines import Sampling, generate
 
-    policy = Policy.load(folder / "model")
-    chat, engine = Chat(policy.tokenizer), TransformersEngine(policy)
-    sampling = Sampling(max_action_tokens, env.get_wrapper_attr("protocol").stop_strings, temperature=0.0)
+    chat, engine, stop = run.chat, run.engine, env.get_wrapper_attr("protocol").stop_strings
+    sampling = Sampling(run.recipe.rollout.max_action_tokens, stop, temperature=0.0)
     ids: list[int] = []
     last: list[int] = []
 

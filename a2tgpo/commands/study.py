@@ -60,8 +60,9 @@ def train(words: list[str], console: Console) -> int:
     if options is None:
         return 0
     from a2tgpo.algorithms.loader import make_algorithm
+    from a2tgpo.engines import check_engine
     from a2tgpo.studies.contenders import label
-    from a2tgpo.training.parts import check_engine, limit_threads, nested
+    from a2tgpo.training.parts import limit_threads, nested
 
     recipe = options.recipe
     limit_threads(recipe.model.threads)

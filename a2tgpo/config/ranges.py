@@ -21,6 +21,7 @@ LEAST: Final[dict[str, int]] = {
     "rollout.group_size": 2,
     "rollout.max_action_tokens": 1,
     "rollout.max_episode_tokens": 1,
+    "rollout.replays": 0,
     "update.warmup_steps": 0,
     "update.mini_batches": 1,
     "update.epochs": 1,
@@ -40,6 +41,7 @@ POSITIVE: Final[tuple[str, ...]] = (
     "vllm.kv_cache_gib",
     "warm_start.learning_rate",
     "rollout.temperature",
+    "rollout.max_failed",
     "update.learning_rate",
     "update.max_grad_norm",
 )

@@ -126,6 +126,10 @@ class RolloutSettings:
     """Sampled tokens per turn."""
     max_episode_tokens: int = 160
     """Tokens per episode, prompt and observations included."""
+    replays: int = 2
+    """How many more times an episode is played that a search broke, or whatever else is around the agent."""
+    max_failed: float = 0.5
+    """Largest share of a step's or an evaluation's episodes that may still have failed then; above it the run stops."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,14 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from a2tgpo.batch import TokenBatch
 from a2tgpo.envs.scoring.gold_value import Transcript
 from a2tgpo.errors import NumericalError
 from a2tgpo.information_gain.probe_pass import pass_with_probes
-from a2tgpo.information_gain.probes import Aliases, Measure, Scaffold, build_probe, gold_values, scored_texts
+from a2tgpo.information_gain.probes import build_probe, gold_values, scored_texts
+from a2tgpo.information_gain.score import Scoring
 from a2tgpo.policy import Policy
 from a2tgpo.policy.chat import Chat
 
@@ -23,16 +25,15 @@ from a2tgpo.policy.chat import Chat
 class PolicyScorer:
     """Callable `(transcript, gold answers) -> value` for the `scorer` slot of an environment.
 
-    Its values are those of `a2tgpo.information_gain.measure` on the episode that a rollout with the same `chat`
+    Its values are those of `a2tgpo.information_gain.score_episodes` on the episode that a rollout with the same `chat`
     records, as long as the policy's texts encode to the tokens that it sampled (a transcript is text; the recorded
     episode keeps the tokens themselves). One forward pass over the transcript per call.
     """
 
     policy: Policy
     chat: Chat
-    scaffold: Scaffold
-    aliases: Aliases = "first"
-    measure: Measure = "logprob"
+    scoring: Scoring
+    """With a scaffold; its scaffold, aliases and measure count."""
 
     def __call__(self, transcript: Transcript, answers: Sequence[str]) -> float:
         """Value of the gold answer, in nats or as a probability; NaN (missing) when the transcript with the answer
@@ -42,7 +43,9 @@ class PolicyScorer:
             ConfigError: if no gold answer can be scored.
             NumericalError: if the value is not finite.
         """
-        probe = build_probe(self.policy.tokenizer, self.scaffold, answers, self.aliases, transcript.question)
+        scoring = self.scoring
+        assert scoring.scaffold is not None
+        probe = build_probe(self.policy.tokenizer, scoring.scaffold, answers, scoring.aliases, transcript.question)
         token_ids = transcript_ids(self.chat, transcript)
         if len(token_ids) + probe.reach > self.policy.max_tokens:
             return math.nan
@@ -55,7 +58,7 @@ class PolicyScorer:
         )
         with torch.no_grad():
             result = pass_with_probes(self.policy, batch, [[len(token_ids)]], [probe], entropy="skip")
-        return _checked(float(gold_values(result.gold_logprobs[0], self.aliases, self.measure)[0]), transcript)
+        return _checked(result.gold_logprobs[0], scoring, transcript)
 
 
 @runtime_checkable
@@ -77,11 +80,10 @@ class EngineScorer:
 
     engine: ScoringEngine
     chat: Chat
-    scaffold: Scaffold
+    scoring: Scoring
+    """As for `PolicyScorer`."""
     max_tokens: int
     """Longest row that the engine can score."""
-    aliases: Aliases = "first"
-    measure: Measure = "logprob"
 
     def __call__(self, transcript: Transcript, answers: Sequence[str]) -> float:
         """Value of the gold answer, as `PolicyScorer`'s; NaN when transcript and answer together exceed `max_tokens`.
@@ -90,14 +92,16 @@ class EngineScorer:
             ConfigError: if no gold answer can be scored.
             NumericalError: if the value is not finite.
         """
-        texts = scored_texts(self.chat.tokenizer, self.scaffold, answers, self.aliases, transcript.question)
+        scoring = self.scoring
+        assert scoring.scaffold is not None
+        texts = scored_texts(self.chat.tokenizer, scoring.scaffold, answers, scoring.aliases, transcript.question)
         token_ids = transcript_ids(self.chat, transcript)
         rows = [[*token_ids, *text.token_ids] for text in texts]
         if max(map(len, rows)) > self.max_tokens:
             return math.nan
         scores = self.engine.score(rows, [len(token_ids) + text.first for text in texts])
         means = np.array([[np.mean(row) for row in scores]])
-        return _checked(float(gold_values(means, self.aliases, self.measure)[0]), transcript)
+        return _checked(means, scoring, transcript)
 
 
 def transcript_ids(chat: Chat, transcript: Transcript) -> list[int]:
@@ -109,7 +113,8 @@ def transcript_ids(chat: Chat, transcript: Transcript) -> list[int]:
     return token_ids
 
 
-def _checked(value: float, transcript: Transcript) -> float:
+def _checked(gold_logprobs: NDArray[np.float64], scoring: Scoring, transcript: Transcript) -> float:
+    value = float(gold_values(gold_logprobs, scoring.aliases, scoring.measure)[0])
     if not math.isfinite(value):
         raise NumericalError(
             f"policy scorer: the gold answer's value is {value} for the question {transcript.question!r}, expected a"

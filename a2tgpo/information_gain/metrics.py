@@ -8,10 +8,10 @@ from itertools import accumulate
 import numpy as np
 
 from a2tgpo.episode import ActionKind, Episode
-from a2tgpo.information_gain import Measurement
+from a2tgpo.information_gain.score import Scores
 
 
-def gain_metrics(measurement: Measurement) -> dict[str, float]:
+def gain_metrics(scores: Scores) -> dict[str, float]:
     """Per turn index k, over the search turns of all episodes:
 
     `gain_turn_k` mean; `…_std` spread (population); `…_positive` share above 0; `…_missing` share of the searches
@@ -21,11 +21,10 @@ def gain_metrics(measurement: Measurement) -> dict[str, float]:
     `probe_token_share` is what the probes added to the pass, in tokens. What they added in time cannot be told within a
     pass; see `probe_time_metrics`.
     """
-    episodes = measurement.episodes
+    episodes = scores.played
+    tokens = sum(episode.num_tokens for episode in episodes)
     depth = max((episode.num_turns for episode in episodes), default=0)
-    metrics = {"probe_token_share": measurement.probe_tokens / max(1, measurement.episode_tokens)} | _of(
-        "gain", episodes, range(depth)
-    )
+    metrics = {"probe_token_share": scores.probe_tokens / max(1, tokens)} | _of("gain", episodes, range(depth))
     for turn in range(depth):
         metrics |= _of(f"gain_turn_{turn}", episodes, range(turn, turn + 1))
     return metrics

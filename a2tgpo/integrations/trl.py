@@ -27,11 +27,11 @@ from a2tgpo.engines.transformers import TransformersEngine
 from a2tgpo.envs import SearchQAVectorEnv
 from a2tgpo.episode import Episode
 from a2tgpo.errors import ConfigError
-from a2tgpo.information_gain import measure
-from a2tgpo.information_gain.probes import Scaffold
+from a2tgpo.information_gain import Scaffold, Scoring, score_episodes
 from a2tgpo.policy import Policy
 from a2tgpo.policy.chat import Chat
 from a2tgpo.training.rollout import Rollout, Task
+from a2tgpo.training.score import credit_of
 
 try:
     from accelerate.utils import gather_object
@@ -122,7 +122,7 @@ class CreditTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
         _check_arguments(args, algorithm.loss)
         self.policy = policy
         self.algorithm = algorithm
-        self.scaffold = Scaffold(*env.protocol.scaffold)
+        self.scoring = Scoring(Scaffold(*env.protocol.scaffold))
         self.rollout = Rollout(
             env,
             engine or TransformersEngine(policy),
@@ -154,7 +154,7 @@ class CreditTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
             [Task(0, question, first + place) for place, question in enumerate(prompts)], self.args.temperature
         )
         if self.algorithm.needs_information_gain:
-            episodes = list(measure(self.policy, episodes, self.scaffold).episodes)
+            episodes = list(score_episodes(self.policy, episodes, self.scoring, entropy="skip").episodes)
         self.policy.model.train(training)
         starts = [len(episode.turns[0].context_ids) for episode in episodes]
         return {
@@ -176,9 +176,8 @@ class CreditTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
         mine = [row["episode"] for row in inputs]
         everyone = gather_object(mine) if self.accelerator.num_processes > 1 else mine
         size = self.num_generations if self.model.training else self.num_generations_eval
-        credit = self.algorithm(
-            self.algorithm.tabulate([replace(episode, group=place // size) for place, episode in enumerate(everyone)])
-        )
+        grouped = [replace(episode, group=place // size) for place, episode in enumerate(everyone)]
+        credit = credit_of(self.algorithm, grouped)
         first = self.accelerator.process_index * len(mine)
         advantage, clip_scale, weight = (
             getattr(credit, name)[first : first + len(mine)].to(self.accelerator.device)

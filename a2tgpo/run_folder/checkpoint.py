@@ -1,10 +1,12 @@
 """Checkpoints that are either whole or not there.
 
-A checkpoint is a folder `step-000040` with tensors as safetensors and a `state.json` that holds the SHA-256 of every
-other file. It is written under a temporary name, flushed to disk and renamed, so an interrupted write is never taken
-for a checkpoint. Nothing is ever unpickled.
+A checkpoint is a folder `step-000040`: a model folder as transformers writes and reads it, with the optimiser's state
+as `optimizer.safetensors` and a `state.json` that holds the SHA-256 of every other file and of itself. It is written
+under a temporary name, flushed to disk and renamed, so an interrupted write is never taken for a checkpoint. Nothing is
+ever unpickled.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -14,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from a2tgpo.errors import CheckpointError
 from a2tgpo.files import file_sha256, publish
+from a2tgpo.policy import Policy
 
-_STATE = "state.json"
+_STATE, _OPTIMIZER, _OLD_WEIGHTS = "state.json", "optimizer.safetensors", "weights.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class Checkpoint:
 def save_checkpoint(
     folder: Path,
     step: int,
-    weights: Mapping[str, Tensor],
+    policy: Policy,
     optimizer: Mapping[str, Tensor],
     state: Mapping[str, Any],
     keep: int,
@@ -44,25 +48,40 @@ def save_checkpoint(
 ) -> Path:
     """Write `folder/step-…` atomically and delete all but the `keep` newest checkpoints and that of step
     `protected`.
+
+    Raises:
+        CheckpointError: if it cannot be written; what was there before is whole.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"step-{step:06d}"
     partial = folder / f".partial-{step:06d}-{os.getpid()}"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    for name, tensors in (("weights", weights), ("optimizer", optimizer)):
-        # tied weights share memory, which the format refuses
-        copies = {key: value.detach().cpu().clone() for key, value in tensors.items()}
-        save_file(copies, partial / f"{name}.safetensors")
-    hashes = {file.name: file_sha256(file) for file in sorted(partial.iterdir())}
-    (partial / _STATE).write_text(json.dumps({"step": step, "sha256": hashes, **state}, indent=1))
-    publish(partial, final)
-    for old in checkpoints(folder)[:-keep]:
-        if old.name != f"step-{protected:06d}":
-            shutil.rmtree(old)
-    for leftover in folder.glob(".partial-*"):  # of writes that were interrupted
-        shutil.rmtree(leftover)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        policy.save(partial)
+        save_file({key: value.detach().cpu().clone() for key, value in optimizer.items()}, partial / _OPTIMIZER)
+        hashes = {file.name: file_sha256(file) for file in sorted(partial.iterdir())}
+        content = {"step": step, "sha256": hashes, **state}
+        (partial / _STATE).write_text(json.dumps(content | {"checksum": _checksum(content)}, indent=1))
+        publish(partial, final)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(
+            f"checkpoint: {final} could not be written ({error}); free space or fix the folder's permissions, then"
+            f" continue from the checkpoint before with a2tgpo train --resume {folder.parent}"
+        ) from error
+    _prune(folder, keep, f"step-{protected:06d}")
     return final
+
+
+def _prune(folder: Path, keep: int, protected: str) -> None:
+    """Delete what is not kept. An old checkpoint first loses its name, so that half of one is never taken for whole,
+    and what an interruption left of it is deleted here the next time.
+    """
+    for old in checkpoints(folder)[:-keep]:
+        if old.name != protected:
+            old.rename(folder / f".partial-old-{old.name}")
+    for leftover in folder.glob(".partial-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -70,23 +89,68 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step-*") if (path / _STATE).is_file()) if folder.is_dir() else []
 
 
-def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoint:
-    """Read a checkpoint after verifying the checksum of every file.
+def best_checkpoint(folder: Path) -> Path | None:
+    """The checkpoint with the best held-out outcome so far; None before there is one.
+
+    Raises:
+        CheckpointError: if the newest checkpoint is damaged.
+    """
+    saved = checkpoints(folder)
+    best = folder / f"step-{read_state(saved[-1])['best_step']:06d}" if saved else None
+    return best if best in saved else None
+
+
+def is_model(path: Path) -> bool:
+    """Is the checkpoint a model folder? Those written before version 0.1 hold weights only."""
+    return not (path / _OLD_WEIGHTS).is_file()
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """What `state.json` says, verified against its own checksum.
+
+    Raises:
+        CheckpointError: if it is not what was written.
+    """
+    try:
+        state = json.loads((path / _STATE).read_text(encoding="utf-8"))
+        content = {name: value for name, value in state.items() if name != "checksum"}
+        whole = isinstance(state["step"], int) and state.get("checksum", _checksum(content)) == _checksum(content)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        whole = False
+    if not whole:
+        raise _damaged(path, _STATE)
+    return content
+
+
+def verified_state(path: Path) -> dict[str, Any]:
+    """What `state.json` says, after verifying the checksum of every file.
 
     Raises:
         CheckpointError: if a file is missing or differs from what was written.
     """
-    state = json.loads((path / _STATE).read_text())
+    state = read_state(path)
     for name, expected in state["sha256"].items():
         if not (path / name).is_file() or file_sha256(path / name) != expected:
-            raise CheckpointError(
-                f"checkpoint {path}: {name} is missing or differs from what was written; delete the folder and resume"
-                " from the one before"
-            )
-    weights, optimizer = (
-        load_file(path / f"{name}.safetensors", device=str(device)) for name in ("weights", "optimizer")
+            raise _damaged(path, name)
+    return state
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint, to the CPU; raises as `verified_state`."""
+    state = verified_state(path)
+    weights = Policy.load(path).model.state_dict() if is_model(path) else load_file(path / _OLD_WEIGHTS)
+    return Checkpoint(state["step"], weights, load_file(path / _OPTIMIZER), state)
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _damaged(path: Path, name: str) -> CheckpointError:
+    return CheckpointError(
+        f"checkpoint {path}: {name} is missing or differs from what was written; delete the folder and resume from the"
+        " checkpoint before it"
     )
-    return Checkpoint(state["step"], weights, optimizer, state)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, names: Mapping[Tensor, str]) -> dict[str, Tensor]:

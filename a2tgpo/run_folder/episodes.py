@@ -18,10 +18,14 @@ VALUES = ("value_before", "value_after")
 
 
 def episode_to_dict(
-    episode: Episode, tokenizer: Any, credit: Credit | None, row: int, values: Sequence[Sequence[float]] | None = None
+    episode: Episode,
+    tokenizer: Any,
+    credit: Credit | None,
+    row: int | None,
+    values: Sequence[Sequence[float]] | None = None,
 ) -> dict[str, Any]:
-    """An episode as JSON: all its fields, the text of every token, and per turn its credit (row `row` of `credit`) and
-    the gold answer's values.
+    """An episode as JSON: all its fields, the text of every token, and per turn its credit and the gold answer's
+    values, from row `row` of `credit` and `values`; without a row it has neither.
     """
     data = _fields(episode)
     data["closing_text"] = tokenizer.decode(list(episode.closing_ids))
@@ -31,9 +35,12 @@ def episode_to_dict(
             "context_text": tokenizer.decode(list(turn.context_ids)),
             "action_texts": tokenizer.batch_decode([[token] for token in turn.action_ids]),
         }
-        given = {} if credit is None else {name: float(getattr(credit, name)[row, index]) for name in CREDIT}
-        around = {} if values is None else dict(zip(VALUES, values[row][index : index + 2], strict=True))
-        data["turns"].append(_fields(turn) | texts | given | around)
+        said: dict[str, float] = {}
+        if row is not None and credit is not None:
+            said |= {name: float(getattr(credit, name)[row, index]) for name in CREDIT}
+        if row is not None and values is not None:
+            said |= dict(zip(VALUES, values[row][index : index + 2], strict=True))
+        data["turns"].append(_fields(turn) | texts | said)
     plain: dict[str, Any] = nulls(data)
     return plain
 

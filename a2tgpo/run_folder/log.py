@@ -7,6 +7,7 @@ episodes/        sampled episodes with their credit, one file per logged step
 tensorboard/     the same metrics for TensorBoard
 """
 
+import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,13 +53,17 @@ class RunLog:
         credit: Credit | None = None,
         values: Sequence[Sequence[float]] | None = None,
     ) -> None:
-        """Write episodes with the text of every token, their credit and the gold answer's values at their cuts
-        (`Measurement.values`), if any.
+        """Write episodes with the text of every token.
+
+        Args:
+            credit: a row for every episode that did not fail, if any.
+            values: the gold answer's values at the cuts of these (`Scores.values`), if any.
         """
-        lines = (
-            json.dumps(episode_to_dict(episode, tokenizer, credit, row, values), ensure_ascii=False)
-            for row, episode in enumerate(episodes)
-        )
+        rows = itertools.count()
+        lines = []
+        for episode in episodes:
+            given = None if episode.failed else next(rows)
+            lines.append(json.dumps(episode_to_dict(episode, tokenizer, credit, given, values), ensure_ascii=False))
         write_text(self.folder / "episodes" / f"{name}.jsonl", "".join(line + "\n" for line in lines))
 
     def close(self) -> None:

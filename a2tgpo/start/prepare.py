@@ -64,8 +64,9 @@ def cache_key(recipe: Recipe) -> str:
         name: dataclasses.asdict(getattr(recipe, name)) for name in ("environment", "model", "warm_start", "rollout")
     }
     # the warm start has its own
-    for section, setting in (("rollout", "questions"), ("rollout", "group_size"), ("model", "engine")):
-        parts[section].pop(setting)
+    for setting in ("questions", "group_size", "replays", "max_failed"):
+        parts["rollout"].pop(setting)
+    parts["model"].pop("engine")
     text = json.dumps([__version__, torch.__version__, parts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

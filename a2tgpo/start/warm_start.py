@@ -21,8 +21,9 @@ from a2tgpo.errors import ConfigError
 from a2tgpo.policy import Policy
 from a2tgpo.policy.chat import Chat
 from a2tgpo.start.demonstrations import Demonstration, demonstrate
-from a2tgpo.training.evaluate import evaluate, fixed_subset
+from a2tgpo.training.evaluate import evaluate
 from a2tgpo.training.parts import Split, make_split
+from a2tgpo.training.questions import fixed_subset
 
 OBSERVATION_WEIGHT = 0.3
 """Weight of a token that the environment wrote, against 1 for the expert's: passages cannot be predicted in full, but

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from a2tgpo.algorithms.loader import make_algorithm
 from a2tgpo.config import Recipe, to_toml
+from a2tgpo.engines import check_engine
 from a2tgpo.files import write_text
 from a2tgpo.run_folder.log import read_metrics
 from a2tgpo.run_folder.resume import check_same_recipe
@@ -27,7 +28,7 @@ from a2tgpo.studies.comparable import check_comparable
 from a2tgpo.studies.gpus import gpus, gpus_of_run, share
 from a2tgpo.studies.study import CRASHED, Job, jobs_of, usable
 from a2tgpo.studies.summary import print_summary, write_summary
-from a2tgpo.training.parts import check_engine, limit_threads, nested
+from a2tgpo.training.parts import limit_threads, nested
 
 POLL_SECONDS = 0.5
 

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from a2tgpo.envs.records import Question
 from a2tgpo.episode import Episode, StopReason
 from a2tgpo.run_folder.log import mean
@@ -27,13 +25,20 @@ class Evaluation:
             chosen = [
                 episode
                 for question, episode in zip(self.questions, self.episodes, strict=True)
-                if question.hops == hops
+                if question.hops == hops and not episode.failed
             ]
             per_hops[f"em_{hops}_hops"] = mean(episode.em for episode in chosen)
-        return episode_metrics(self.episodes) | per_hops
+        questions = float(sum(not episode.failed for episode in self.episodes))
+        return episode_metrics(self.episodes) | per_hops | {"questions": questions}
+
+    def failed(self) -> list[dict[str, Any]]:
+        """The questions that could not be played, and why; no other number knows of them."""
+        return [
+            {"question_id": episode.question_id, "error": episode.error} for episode in self.episodes if episode.failed
+        ]
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per question, for paired comparisons."""
+        """One row per question that was played, for paired comparisons."""
         return [
             {
                 "question_id": question.id,
@@ -49,6 +54,7 @@ class Evaluation:
                 "information_gain": mean(_gains(episode)),
             }
             for question, episode in zip(self.questions, self.episodes, strict=True)
+            if not episode.failed
         ]
 
 
@@ -60,14 +66,6 @@ def evaluate(rollout: Rollout, questions: Sequence[Question], *, seed: int, temp
     """
     tasks = [Task(index, question.id, seed * 1_000_000 + index) for index, question in enumerate(questions)]
     return Evaluation(tuple(questions), tuple(rollout(tasks, temperature)))
-
-
-def fixed_subset(questions: Sequence[Question], count: int, seed: int) -> list[Question]:
-    """The same `count` questions every time: a seeded draw without replacement, in the data set's order."""
-    if count >= len(questions):
-        return list(questions)
-    chosen = np.random.default_rng(seed).choice(len(questions), size=count, replace=False)
-    return [questions[index] for index in sorted(chosen)]
 
 
 def episode_metrics(episodes: Sequence[Episode]) -> dict[str, float]:

@@ -1,6 +1,5 @@
 """From a recipe to the parts of a run: environments, policy, engine, rollout, algorithm."""
 
-import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,26 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import numpy as np
-import torch
 from gymnasium.vector import AutoresetMode
 
 import a2tgpo.envs
 from a2tgpo.algorithms import Algorithm
 from a2tgpo.algorithms.loader import make_algorithm
 from a2tgpo.config import EnvironmentSettings, Recipe
-from a2tgpo.engines.base import Engine
-from a2tgpo.engines.transformers import TransformersEngine
-from a2tgpo.engines.vllm import VLLMEngine, check_installed
+from a2tgpo.engines import Engine, engine_of
 from a2tgpo.envs import Question, SearchQAVectorEnv
-from a2tgpo.envs.data.corpus import corpus_fingerprint
 from a2tgpo.errors import ConfigError
-from a2tgpo.information_gain.probes import Scaffold
+from a2tgpo.information_gain import Scoring
 from a2tgpo.policy import Policy
-from a2tgpo.policy.chat import Chat
+from a2tgpo.policy.load import chat_of, load_policy
 from a2tgpo.training.rollout import Rollout
-
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +39,7 @@ class Parts:
     algorithm: Algorithm
     train: Split
     validation: Split
-    scaffold: Scaffold
+    scoring: Scoring
 
 
 def build(recipe: Recipe, model_folder: Path) -> Parts:
@@ -56,47 +48,23 @@ def build(recipe: Recipe, model_folder: Path) -> Parts:
     Raises:
         ConfigError: if a part cannot be made from the recipe.
     """
-    torch.set_num_threads(recipe.model.threads)
     algorithm = make_algorithm(recipe.algorithm, nested(recipe.algorithm_options))
-    policy = Policy.load(model_folder, dtype=_DTYPES[recipe.model.dtype], device=recipe.model.device)
-    engine = make_engine(recipe, policy)
+    policy = load_policy(recipe.model, model_folder)
+    engine = engine_of(recipe, policy)
     train = make_split(
         recipe, policy, engine, recipe.environment.train_split, recipe.rollout.questions * recipe.rollout.group_size
     )
     validation = make_split(
         recipe, policy, engine, recipe.environment.validation_split, recipe.training.evaluate_questions
     )
-    return Parts(policy, engine, algorithm, train, validation, Scaffold(*train.rollout.env.protocol.scaffold))
-
-
-def build_split(recipe: Recipe, model_folder: Path, split: str, num_envs: int) -> Split:
-    """A model and the means to play one split with it, without anything that only training needs."""
-    torch.set_num_threads(recipe.model.threads)
-    policy = Policy.load(model_folder, dtype=_DTYPES[recipe.model.dtype], device=recipe.model.device)
-    return make_split(recipe, policy, make_engine(recipe, policy), split, num_envs)
-
-
-def make_engine(recipe: Recipe, policy: Policy) -> Engine:
-    """The engine that the recipe names.
-
-    Raises:
-        ConfigError: if it cannot be started.
-    """
-    if recipe.model.engine == "vllm":
-        return VLLMEngine(policy, recipe.vllm, min(recipe.rollout.max_episode_tokens, policy.max_tokens))
-    return TransformersEngine(policy)
-
-
-def check_engine(recipe: Recipe) -> None:
-    """Raise ConfigError if the recipe's engine is not installed, before anything else takes time."""
-    if recipe.model.engine == "vllm":
-        check_installed()
+    scoring = Scoring.of(train.rollout.env.protocol, recipe.information_gain, recipe.update.micro_batch_tokens)
+    return Parts(policy, engine, algorithm, train, validation, scoring)
 
 
 def make_split(recipe: Recipe, policy: Policy, engine: Engine, split: str, num_envs: int) -> Split:
     """A vector environment over the questions of a split, with its rollout."""
     env = make_env(recipe, split, num_envs)
-    chat = Chat(policy.tokenizer, recipe.model.chat_template, tool_role=env.protocol.observation_role == "tool")
+    chat = chat_of(recipe.model, policy.tokenizer, env.protocol)
     limits = recipe.rollout
     rollout = Rollout(
         env,
@@ -104,6 +72,7 @@ def make_split(recipe: Recipe, policy: Policy, engine: Engine, split: str, num_e
         chat,
         max_action_tokens=limits.max_action_tokens,
         max_episode_tokens=min(limits.max_episode_tokens, policy.max_tokens),
+        replays=limits.replays,
     )
     return Split(env.questions, rollout)
 
@@ -153,44 +122,6 @@ def nested(options: Mapping[str, object]) -> dict[str, object]:
     plain = {name: value for name, value in options.items() if not name.startswith("loss.")}
     changes = {name.removeprefix("loss."): value for name, value in options.items() if name.startswith("loss.")}
     return plain | ({"loss": changes} if changes else {})
-
-
-class QuestionStream:
-    """An endless, seeded order of questions: the same for every algorithm of a study that shares the seed, and a pure
-    function of (seed, step).
-    """
-
-    def __init__(self, questions: tuple[Question, ...], per_step: int, seed: int) -> None:
-        if len(questions) < per_step:
-            raise ConfigError(
-                f"rollout.questions: got {per_step}, but the split has only {len(questions)} questions; lower it or use"
-                " a larger split"
-            )
-        self._questions, self._per_step, self._seed = questions, per_step, seed
-
-    def at(self, step: int) -> list[Question]:
-        """The questions of a step, all different."""
-        per_epoch = len(self._questions) // self._per_step
-        epoch, place = divmod(step, per_epoch)
-        return self._slice(np.random.default_rng((self._seed, epoch)), place)
-
-    def spare(self, step: int, attempt: int) -> list[Question]:
-        """Other questions for a step, to replace those that taught nothing; drawn beside the stream, which goes on
-        unchanged.
-        """
-        return self._slice(np.random.default_rng((self._seed, step, attempt)), 0)
-
-    def _slice(self, rng: np.random.Generator, place: int) -> list[Question]:
-        order = rng.permutation(len(self._questions))[place * self._per_step : (place + 1) * self._per_step]
-        return [self._questions[index] for index in order]
-
-
-def corpus_hash(env: SearchQAVectorEnv) -> str:
-    """One hash over everything that can be retrieved."""
-    digest = hashlib.sha256()
-    for passages in env.pool.corpora():
-        digest.update(corpus_fingerprint(passages).encode())
-    return digest.hexdigest()
 
 
 def limit_threads(threads: int) -> None:

@@ -5,6 +5,9 @@ its action. What a turn saw and what it sampled is written down the moment it ha
 its question and seed only.
 """
 
+import logging
+import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,8 +16,15 @@ from a2tgpo.envs import SearchQAVectorEnv
 from a2tgpo.envs.info import StepInfo
 from a2tgpo.envs.search_episode import Step
 from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
-from a2tgpo.errors import ConfigError
+from a2tgpo.errors import ConfigError, RolloutError
 from a2tgpo.policy.chat import Chat
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 10.0
+"""Seconds to wait before most of a batch is played again: something is down, and a search engine that failed is not
+asked for so long (`CircuitBreaker`).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +55,14 @@ class Rollout:
     """Plays tasks in a vector environment with `AutoresetMode.DISABLED`, as many at a time as it has environments."""
 
     def __init__(
-        self, env: SearchQAVectorEnv, engine: Engine, chat: Chat, *, max_action_tokens: int, max_episode_tokens: int
+        self,
+        env: SearchQAVectorEnv,
+        engine: Engine,
+        chat: Chat,
+        *,
+        max_action_tokens: int,
+        max_episode_tokens: int,
+        replays: int = 2,
     ) -> None:
         self.env = env
         self.supporting = {question.id: question.supporting for question in env.questions}
@@ -53,15 +70,36 @@ class Rollout:
         self.chat = chat
         self.max_action_tokens = max_action_tokens
         self.max_episode_tokens = max_episode_tokens
+        self.replays = replays
         self._stop = env.protocol.stop_strings
 
     def __call__(self, tasks: Sequence[Task], temperature: float = 1.0) -> list[Episode]:
-        """Play all tasks; the result has their order.
+        """Play all tasks; the result has their order. Those that something around the agent broke are played again,
+        with the same seeds, a bounded number of times.
 
         Raises:
             ConfigError: if a question's prompt alone is longer than an episode may be.
         """
         sampling = Sampling(self.max_action_tokens, self._stop, temperature)
+        episodes = self._play_all(tasks, sampling)
+        for _ in range(self.replays):
+            failed = [place for place, episode in enumerate(episodes) if episode.failed]
+            if not failed:
+                break
+            log.warning(
+                "rollout: %d of %d episodes failed (%s); playing them again",
+                len(failed),
+                len(episodes),
+                cause(episodes),
+            )
+            if len(failed) > len(episodes) / 2:
+                time.sleep(PATIENCE)
+            again = self._play_all([tasks[place] for place in failed], sampling)
+            for place, episode in zip(failed, again, strict=True):
+                episodes[place] = episode
+        return episodes
+
+    def _play_all(self, tasks: Sequence[Task], sampling: Sampling) -> list[Episode]:
         size = self.env.num_envs
         return [
             episode
@@ -152,6 +190,31 @@ class Rollout:
             supporting=self.supporting[play.task.question_id],
             error=f"retrieval: {play.error}" if failed else "",
             ended=stop if failed else None,
+        )
+
+
+def cause(episodes: Sequence[Episode]) -> str:
+    """What most of the failed episodes failed of."""
+    (error, count), *_ = Counter(episode.error for episode in episodes if episode.failed).most_common(1)
+    return f"{error}" if count == 1 else f"{error}, {count} times"
+
+
+def check_played(episodes: Sequence[Episode], most: float, what: str, remedy: str) -> None:
+    """Was enough of it played for its numbers to mean something?
+
+    Args:
+        most: largest share of episodes that may have failed.
+        what: is being played, for the message.
+        remedy: what to do once the cause is fixed, for the message.
+
+    Raises:
+        RolloutError: if more failed, or all of them; it names the commonest cause.
+    """
+    failed = sum(episode.failed for episode in episodes)
+    if failed > most * len(episodes) or failed == len(episodes):
+        raise RolloutError(
+            f"rollout: {failed} of {len(episodes)} episodes of {what} failed, also when they were played again"
+            f" ({cause(episodes)}), expected at most {most:.0%} (rollout.max_failed); fix what broke, {remedy}"
         )
 
 

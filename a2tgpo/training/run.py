@@ -1,7 +1,6 @@
 """A run in its folder: opened or continued, measured, evaluated, kept."""
 
 import json
-import logging
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,13 +11,13 @@ from types import FrameType
 
 import torch
 
-from a2tgpo.batch import Credit
 from a2tgpo.config import Recipe, to_toml
 from a2tgpo.episode import Episode
 from a2tgpo.files import write_text
-from a2tgpo.information_gain import Measurement, measure
+from a2tgpo.information_gain import Scores, score_episodes
 from a2tgpo.information_gain.metrics import probe_time_metrics
 from a2tgpo.policy import Policy
+from a2tgpo.policy.load import load_policy
 from a2tgpo.run_folder.checkpoint import (
     Checkpoint,
     checkpoints,
@@ -28,13 +27,15 @@ from a2tgpo.run_folder.checkpoint import (
     save_checkpoint,
 )
 from a2tgpo.run_folder.log import RunLog, rewind_metrics
-from a2tgpo.run_folder.manifest import manifest
-from a2tgpo.training.evaluate import Evaluation, evaluate, fixed_subset
-from a2tgpo.training.parts import Parts, build, corpus_hash
+from a2tgpo.run_folder.manifest import corpora_hash, manifest
+from a2tgpo.training.evaluate import Evaluation, evaluate
+from a2tgpo.training.parts import Parts, build
+from a2tgpo.training.questions import fixed_subset
+from a2tgpo.training.rollout import check_played
+from a2tgpo.training.score import ScoredBatch, score_batch
+from a2tgpo.training.step_metrics import step_metrics
 from a2tgpo.training.update import Updater
 from a2tgpo.training.watchdogs import Watchdog
-
-log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, Mapping[str, float]], None]
 """Called with (`train` or `evaluation`, step, metrics)."""
@@ -61,19 +62,12 @@ class Run:
     """Set by SIGTERM: finish the step, save, and end."""
     watchdog: Watchdog = field(default_factory=Watchdog)
 
-    def measure(self, episodes: Sequence[Episode], *, wanted: bool) -> Measurement:
-        """Old log-probabilities of the batch and, where wanted, the information gain of its turns, in one pass."""
-        settings = self.recipe.information_gain
-        return measure(
-            self.parts.policy,
-            episodes,
-            self.parts.scaffold if wanted else None,
-            aliases=settings.aliases,
-            measure=settings.measure,
-            micro_batch_tokens=self.recipe.update.micro_batch_tokens,
-            cut_rule=settings.cut_rule,
-            only_mixed_groups=settings.only_mixed_groups,
-        )
+    def score(self, episodes: Sequence[Episode]) -> ScoredBatch:
+        """Scores and credit of a batch; information gain where the algorithm or the recipe wants it."""
+        algorithm = self.parts.algorithm
+        wanted = algorithm.needs_information_gain or self.recipe.information_gain.log
+        scoring = self.parts.scoring if wanted else self.parts.scoring.without_gain()
+        return score_batch(self.parts.policy, episodes, scoring, algorithm, self.reference)
 
     def evaluate(self) -> Evaluation:
         """Greedy score on the same held-out questions every time.
@@ -87,7 +81,9 @@ class Run:
             name: fixed_subset(split.questions, settings.evaluate_questions, seed=0) for name, split in sets.items()
         }
         played = evaluate(self.parts.validation.rollout, questions["validation"], seed=0)
-        result = Evaluation(played.questions, self.measure(played.episodes, wanted=True).episodes)
+        self.check_played(played.episodes, f"the evaluation after step {self.step}")
+        scores = score_episodes(self.parts.policy, played.episodes, self.parts.scoring)
+        result = Evaluation(played.questions, scores.episodes)
         metrics = result.metrics
         if self.step in (0, settings.steps):
             metrics["em_sampled"] = evaluate(
@@ -96,8 +92,10 @@ class Run:
             metrics["em_train"] = evaluate(self.parts.train.rollout, questions["train"], seed=0).metrics["em"]
         clock.lap("evaluation")
         self.record("evaluation", metrics | clock.laps)
-        rows = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in result.rows())
-        write_text(self.folder / "evaluations" / f"step-{self.step:06d}.jsonl", rows)
+        for name, rows in (("step", result.rows()), ("failed", result.failed())):
+            if rows or name == "step":
+                lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+                write_text(self.folder / "evaluations" / f"{name}-{self.step:06d}.jsonl", lines)
         if metrics["outcome"] > self.best_score:
             self.best_step, self.best_score = self.step, metrics["outcome"]
         return result
@@ -107,33 +105,44 @@ class Run:
         """Is the policy to be evaluated after the step just done?"""
         return self.step == self.recipe.training.steps or self.step % self.recipe.training.evaluate_every == 0
 
-    def probe_time(self, measured: Measurement, seconds: Mapping[str, float]) -> dict[str, float]:
+    def probe_time(self, scores: Scores, seconds: Mapping[str, float]) -> dict[str, float]:
         """What the probes added to the time of the step, see `probe_time_metrics`. It costs some passes, so only where
         an evaluation is due.
         """
-        if not measured.probe_tokens or not self.evaluation_due:
+        if not scores.probe_tokens or not self.evaluation_due:
             return {}
 
-        def run_pass(episodes: Sequence[Episode], probes: bool) -> Measurement:
-            return self.measure(episodes, wanted=probes)
+        def run_pass(episodes: Sequence[Episode], probes: bool) -> Scores:
+            scoring = self.parts.scoring if probes else self.parts.scoring.without_gain()
+            return score_episodes(self.parts.policy, episodes, scoring)
 
-        return probe_time_metrics(run_pass, measured.episodes, self.recipe.update.micro_batch_tokens // 4, seconds)
+        return probe_time_metrics(run_pass, scores.played, self.recipe.update.micro_batch_tokens // 4, seconds)
 
-    def keep(self, measured: Measurement, credit: Credit) -> None:
-        """What is due after a step: sampled episodes, evaluation, checkpoint."""
+    def finish_step(self, batch: ScoredBatch, updated: dict[str, float], seconds: dict[str, float]) -> None:
+        """Write down what the step was, and do what is due after it: sampled episodes, evaluation, checkpoint."""
+        cap = self.parts.algorithm.loss.importance_cap
+        metrics = step_metrics(batch, self.recipe.rollout.questions, cap) | updated | seconds
+        metrics |= self.probe_time(batch.scores, seconds)
+        self.record("train", metrics)
+        self.watchdog(metrics)
         settings, last = self.recipe.training, self.step == self.recipe.training.steps
         if last or self.step % settings.log_episodes_every == 0:
             self.log.episodes(
                 f"step-{self.step:06d}",
-                measured.episodes,
+                batch.scores.episodes,
                 self.parts.policy.tokenizer,
-                credit,
-                measured.values.tolist(),
+                batch.credit,
+                batch.scores.values.tolist(),
             )
         if self.evaluation_due:
             self.evaluate()
         if last or self.stopping or self.step % settings.checkpoint_every == 0 or self.best_step == self.step:
             self.save()
+
+    def check_played(self, episodes: Sequence[Episode], what: str) -> None:
+        """Raise RolloutError if more episodes failed than the recipe allows."""
+        remedy = f"then continue with a2tgpo train --resume {self.folder}"
+        check_played(episodes, self.recipe.rollout.max_failed, what, remedy)
 
     def save(self) -> None:
         """Write a checkpoint from which the run continues bit for bit."""
@@ -143,7 +152,7 @@ class Run:
         save_checkpoint(
             self.folder / "checkpoints",
             self.step,
-            self.parts.policy.model.state_dict(),
+            self.parts.policy,
             tensors,
             state,
             keep,
@@ -176,17 +185,14 @@ def open_run(recipe: Recipe, folder: Path, model_folder: Path, progress: Progres
     for name in ("evaluations", "episodes"):
         (folder / name).mkdir(exist_ok=True)
     splits = {"train": parts.train.questions, "validation": parts.validation.questions}
-    described = manifest(recipe, splits, corpus_hash(parts.train.rollout.env), parts.policy.weights_hash())
+    corpora = corpora_hash(parts.train.rollout.env.pool.corpora())
+    described = manifest(recipe, splits, corpora, parts.policy.weights_hash())
     write_text(folder / "config.toml", to_toml(recipe))
     write_text(folder / "manifest.json", json.dumps(described, indent=1, sort_keys=True) + "\n")
     updater = Updater(parts.policy, recipe.update, parts.algorithm.loss, recipe.training.steps, recipe.seed)
-    reference = (
-        Policy.load(model_folder, parts.policy.dtype, parts.policy.device)
-        if parts.algorithm.loss.kl != "none"
-        else None
-    )
+    reference = load_policy(recipe.model, model_folder) if parts.algorithm.loss.kl != "none" else None
     saved = checkpoints(folder / "checkpoints")
-    checkpoint = load_checkpoint(saved[-1], parts.policy.device) if saved else None
+    checkpoint = load_checkpoint(saved[-1]) if saved else None
     rewind_metrics(folder, checkpoint.step if checkpoint else -1)  # what was written after it will be written again
     run = Run(recipe, folder, parts, updater, RunLog(folder), progress, reference)
     try:

@@ -7,19 +7,20 @@ micro-batches: every micro-batch's loss is a sum over its rows divided by the co
 import logging
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from a2tgpo import config
 from a2tgpo.algorithms import Denominators, LossInputs, LossSpec, PolicyLoss, compute_loss, denominators
-from a2tgpo.batch import Credit, TokenBatch, spread
+from a2tgpo.batch import spread
 from a2tgpo.errors import NonFiniteError, NumericalError
 from a2tgpo.policy import Policy, micro_batches
 from a2tgpo.policy.attention import attention_of
+from a2tgpo.training.score import TrainingBatch
 
 RATIO_TOLERANCE = {torch.float32: ("largest", 1e-3), torch.bfloat16: ("mean", 0.1)}
 """Size of log π_θ − log π_old (nats) allowed before the first optimiser step of a batch, where both are the same
@@ -28,25 +29,6 @@ policy; only rounding may differ.
 
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingBatch:
-    """A batch ready for the update: tokens, the log-probabilities that it was sampled with, and credit. Row i is the
-    same episode everywhere.
-    """
-
-    tokens: TokenBatch
-    old_logprobs: Float[Tensor, "episode token"]
-    group: Int[Tensor, " episode"]
-    credit: Credit
-    reference_logprobs: Float[Tensor, "episode token"] | None = None
-    """Under the reference policy, where the loss asks for the distance to it."""
-
-    def to(self, device: torch.device) -> "TrainingBatch":
-        """The same with groups and credit beside the tokens; algorithms compute on the CPU."""
-        credit = Credit(*(getattr(self.credit, entry.name).to(device) for entry in fields(self.credit)))
-        return replace(self, group=self.group.to(device), credit=credit)
 
 
 @dataclass
@@ -130,37 +112,37 @@ class Updater:
             scale *= 1 - step / self.total_steps
         return self.settings.learning_rate * scale
 
-    def __call__(self, sample: TrainingBatch, step: int) -> dict[str, float]:
+    def __call__(self, batch: TrainingBatch, step: int) -> dict[str, float]:
         """Train on a batch; returns its diagnostics.
 
         Raises:
             NumericalError: on a non-finite loss or gradient, or if the first mini-batch's ratios are not 1.
         """
-        sample = sample.to(self.policy.device)
+        batch = batch.to(self.policy.device)
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate(step)
         sums = _Sums()
         rng = np.random.default_rng((self.seed, step))
         self.policy.model.train()
         for epoch in range(self.settings.epochs):
-            for number, rows in enumerate(self._mini_batches(sample, rng)):
-                sums += self._guarded_step(sample, rows, fresh=epoch == 0 and number == 0)
+            for number, rows in enumerate(self._mini_batches(batch, rng)):
+                sums += self._guarded_step(batch, rows, fresh=epoch == 0 and number == 0)
         self.policy.model.eval()
         self.optimizer.zero_grad(set_to_none=True)  # their memory is the rollout's
         return sums.metrics() | {"learning_rate": self.learning_rate(step), "skipped_updates": float(self.skipped)}
 
-    def _mini_batches(self, sample: TrainingBatch, rng: np.random.Generator) -> Iterator[Int[Tensor, " row"]]:
+    def _mini_batches(self, batch: TrainingBatch, rng: np.random.Generator) -> Iterator[Int[Tensor, " row"]]:
         """Rows of each mini-batch: whole groups in a seeded order."""
-        groups = torch.from_numpy(rng.permutation(int(sample.group.max()) + 1)).to(sample.group.device)
+        groups = torch.from_numpy(rng.permutation(int(batch.group.max()) + 1)).to(batch.group.device)
         for chosen in groups.tensor_split(min(self.settings.mini_batches, len(groups))):
-            yield torch.isin(sample.group, chosen).nonzero().squeeze(1)
+            yield torch.isin(batch.group, chosen).nonzero().squeeze(1)
 
-    def _guarded_step(self, sample: TrainingBatch, rows: Int[Tensor, " row"], *, fresh: bool) -> _Sums:
+    def _guarded_step(self, batch: TrainingBatch, rows: Int[Tensor, " row"], *, fresh: bool) -> _Sums:
         """One optimiser step. Out of memory: once more with half the micro-batch. Non-finite: left out and counted, as
         long as the recipe allows it.
         """
         try:
-            return self._optimizer_step(sample, rows, fresh=fresh)
+            return self._optimizer_step(batch, rows, fresh=fresh)
         except torch.OutOfMemoryError:
             pass  # tried again below, when the failed pass and all that it held are gone
         except NonFiniteError as error:
@@ -175,15 +157,15 @@ class Updater:
             self.micro_batch_tokens,
         )
         torch.cuda.empty_cache()
-        return self._optimizer_step(sample, rows, fresh=fresh)
+        return self._optimizer_step(batch, rows, fresh=fresh)
 
-    def _optimizer_step(self, sample: TrainingBatch, rows: Int[Tensor, " row"], *, fresh: bool) -> _Sums:
+    def _optimizer_step(self, batch: TrainingBatch, rows: Int[Tensor, " row"], *, fresh: bool) -> _Sums:
         sums = _Sums()
-        weight = spread(sample.credit.weight[rows], sample.tokens.turn[rows])
-        whole = denominators(sample.tokens.action_mask[rows], weight)
+        weight = spread(batch.credit.weight[rows], batch.tokens.turn[rows])
+        whole = denominators(batch.tokens.action_mask[rows], weight)
         self.optimizer.zero_grad(set_to_none=True)
-        for micro in self._micro_batches(sample, rows):
-            self._backward(sample, micro, whole, sums, fresh=fresh)
+        for micro in self._micro_batches(batch, rows):
+            self._backward(batch, micro, whole, sums, fresh=fresh)
         norm = float(torch.nn.utils.clip_grad_norm_(self.policy.model.parameters(), self.settings.max_grad_norm))
         if not math.isfinite(norm):
             raise NonFiniteError(
@@ -194,34 +176,34 @@ class Updater:
         sums.grad_norms.append(norm)
         return sums
 
-    def _micro_batches(self, sample: TrainingBatch, rows: Int[Tensor, " row"]) -> Iterator[Int[Tensor, " row"]]:
+    def _micro_batches(self, batch: TrainingBatch, rows: Int[Tensor, " row"]) -> Iterator[Int[Tensor, " row"]]:
         """Rows of similar length together, as many as the token budget holds.
 
         Rows whose credit is 0 on every turn pull no gradient through the surrogate, so they are passed over; they still
         count in the denominators.
         """
         if self.loss.entropy_coefficient == 0 and self.loss.kl_coefficient == 0:
-            rows = rows[(sample.credit.advantage[rows] != 0).any(dim=1)]
-        lengths = sample.tokens.attention_mask[rows].sum(dim=1).tolist()
+            rows = rows[(batch.credit.advantage[rows] != 0).any(dim=1)]
+        lengths = batch.tokens.attention_mask[rows].sum(dim=1).tolist()
         for chosen in micro_batches(lengths, self.micro_batch_tokens):
             yield rows[chosen]
 
     def _backward(
-        self, sample: TrainingBatch, rows: Int[Tensor, " row"], whole: Denominators, sums: _Sums, *, fresh: bool
+        self, batch: TrainingBatch, rows: Int[Tensor, " row"], whole: Denominators, sums: _Sums, *, fresh: bool
     ) -> None:
-        tokens = sample.tokens.take(rows)
+        tokens = batch.tokens.take(rows)
         width = tokens.token_ids.shape[1]
         scores = self.policy.token_logprobs(tokens, entropy="gradient" if self.loss.entropy_coefficient else "skip")
         inputs = LossInputs(
             logprobs=scores.logprobs,
-            old_logprobs=sample.old_logprobs[rows, :width],
-            advantage=spread(sample.credit.advantage[rows], tokens.turn),
-            clip_scale=spread(sample.credit.clip_scale[rows], tokens.turn),
+            old_logprobs=batch.old_logprobs[rows, :width],
+            advantage=spread(batch.credit.advantage[rows], tokens.turn),
+            clip_scale=spread(batch.credit.clip_scale[rows], tokens.turn),
             turn=tokens.turn,
             mask=tokens.action_mask,
-            weight=spread(sample.credit.weight[rows], tokens.turn),
+            weight=spread(batch.credit.weight[rows], tokens.turn),
             sampler_logprobs=tokens.sampler_logprobs,
-            reference_logprobs=None if sample.reference_logprobs is None else sample.reference_logprobs[rows, :width],
+            reference_logprobs=None if batch.reference_logprobs is None else batch.reference_logprobs[rows, :width],
             entropy=scores.entropy if self.loss.entropy_coefficient else None,
         )
         if fresh:

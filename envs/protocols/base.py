@@ -59,6 +59,8 @@ class Protocol(ABC):
     """Generation stops after any of these, which is then part of the turn."""
     tags: ClassVar[tuple[str, ...]]
     """Every literal marker of the protocol, for tokenizers that give each a token of its own."""
+    search_tag: ClassVar[str]
+    """The text that opens a search."""
     scaffold: ClassVar[tuple[str, str]]
     """(text that closes the thought and opens the answer, text that closes the answer): a gold answer is put between
     when it is scored.

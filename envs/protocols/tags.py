@@ -39,6 +39,7 @@ class Tags(Protocol):
         "<answer>",
         "</answer>",
     )
+    search_tag: ClassVar[str] = "<search>"
     scaffold: ClassVar[tuple[str, str]] = (
         "<think> The evidence is sufficient to answer. </think>\n<answer> ",
         " </answer>",
@@ -100,6 +101,7 @@ class TagsBrief(Protocol):
         "<invalid>",
         "<failed>",
     )
+    search_tag: ClassVar[str] = "<search>"
     scaffold: ClassVar[tuple[str, str]] = ("<answer>", "</answer>")
 
     def prompt(self, question: str) -> str:
@@ -154,6 +156,7 @@ class Boxed(Tags):
         "<answer>",
         "</answer>",
     )
+    search_tag: ClassVar[str] = "<search>"
     scaffold: ClassVar[tuple[str, str]] = (
         "<think> The evidence is sufficient to answer. </think>\n<answer> \\boxed{",
         "} </answer>",

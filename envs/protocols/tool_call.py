@@ -45,6 +45,7 @@ class ToolCall(Protocol):
         "<answer>",
         "</answer>",
     )
+    search_tag: ClassVar[str] = "<tool_call>"
     scaffold: ClassVar[tuple[str, str]] = (
         "<think>\nThe evidence is sufficient to answer.\n</think>\n\n<answer>",
         "</answer>",

@@ -280,9 +280,13 @@ def test_a_damaged_checkpoint_and_an_unfinished_run(capsys: pytest.CaptureFixtur
     run = tmp_path / "runs" / "small" / "a2tgpo-s0"
     (run / "finished").unlink()
     shutil.rmtree(run / "model")
-    assert "which is not finished and has no model yet" in error_of(capsys, "play", str(run))
-    (run / "checkpoints" / "step-000001" / "weights.safetensors").write_bytes(b"x")
-    assert "weights.safetensors is missing or differs" in error_of(capsys, "train", "--resume", str(run))
+    assert main(["play", str(run)]) == 0  # its newest checkpoint
+    assert "got 7 for" in error_of(capsys, "evaluate", str(run), "--checkpoint", "7")
+    (run / "checkpoints" / "step-000001" / "model.safetensors").write_bytes(b"x")
+    for words in (("train", "--resume", str(run)), ("evaluate", str(run)), ("play", str(run))):
+        assert "model.safetensors is missing or differs" in error_of(capsys, *words)
+    shutil.rmtree(run / "checkpoints")
+    assert "steps that it keeps: none yet; continue the run with" in error_of(capsys, "play", str(run))
 
 
 def test_escape_codes_do_not_reach_the_terminal() -> None:

@@ -11,18 +11,17 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import a2tgpo.engines.vllm.engine
 from a2tgpo.config import ModelSettings, Recipe, VLLMSettings
-from a2tgpo.engines.base import Sampling, generate
+from a2tgpo.engines import Sampling, engine_of, generate
 from a2tgpo.engines.stops import Stops
 from a2tgpo.engines.transformers import TransformersEngine
 from a2tgpo.engines.vllm import VLLMEngine
 from a2tgpo.engines.vllm.weights import hand_over
 from a2tgpo.envs.scoring.gold_value import Exchange, Transcript
 from a2tgpo.errors import ConfigError, EngineError
+from a2tgpo.information_gain import Scaffold, Scoring
 from a2tgpo.information_gain.live import EngineScorer, PolicyScorer
-from a2tgpo.information_gain.probes import Scaffold
 from a2tgpo.policy import Policy
 from a2tgpo.policy.chat import Chat
-from a2tgpo.training.parts import make_engine
 from tests.support.byte_models import byte_tokenizer
 from tests.support.tiny_models import WORDS, tiny_policy
 from tests.support.vllm_engine import MAX_TOKENS, needs_vllm, running, shake, wide_policy
@@ -293,14 +292,14 @@ def test_bfloat16() -> None:
 def test_gold_scores_equal_the_policys_own(aliases: Any, how: Any) -> None:
     policy, scaffold = wide_policy(), Scaffold("<answer> ", " </answer>")
     chat, golds = Chat(policy.tokenizer), ("w1 w2 w3", "w4", "w1 w5")
-    own = PolicyScorer(policy, chat, scaffold, aliases, how)
+    own = PolicyScorer(policy, chat, Scoring(scaffold, aliases=aliases, measure=how))
     rng = np.random.default_rng(0)
 
     def words(count: int) -> str:
         return " ".join(f"w{number}" for number in rng.integers(0, 31, size=count))
 
     with running(policy) as engine:
-        scorer = EngineScorer(engine, chat, scaffold, MAX_TOKENS - 1, aliases, how)
+        scorer = EngineScorer(engine, chat, Scoring(scaffold, aliases=aliases, measure=how), MAX_TOKENS - 1)
         for length in (3, 40, 120, 128, 135):
             exchanges: tuple[Exchange, ...] = ()
             prompt = words(length)
@@ -383,8 +382,6 @@ def test_an_old_version(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_recipe_chooses_it() -> None:
-    engine = make_engine(
-        Recipe(model=ModelSettings(engine="vllm"), vllm=VLLMSettings(kv_cache_gib=0.25)), wide_policy()
-    )
+    engine = engine_of(Recipe(model=ModelSettings(engine="vllm"), vllm=VLLMSettings(kv_cache_gib=0.25)), wide_policy())
     assert isinstance(engine, VLLMEngine)
     engine.close()

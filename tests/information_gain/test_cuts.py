@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from a2tgpo.episode import Episode, StopReason, Turn
-from a2tgpo.information_gain import measure
+from a2tgpo.information_gain import Scoring, score_episodes
 from tests.support.byte_models import byte_policy, byte_tokenizer
 from tests.support.plain_gains import ANSWER, GLUED, INVALID, SCAFFOLD, episode, plain_value, turn
 
@@ -20,7 +20,7 @@ def gains_between(item: Episode, **options: Any) -> list[tuple[int, int] | None]
         plain_value(policy, item.token_ids[:cut], GLUED, item.gold_answers[0]) for cut in range(1, item.num_tokens + 1)
     ]
     found: list[tuple[int, int] | None] = []
-    for step in measure(policy, [item], GLUED, **options).episodes[0].turns:
+    for step in score_episodes(policy, [item], Scoring(GLUED, **options)).episodes[0].turns:
         pairs = (
             []
             if step.information_gain is None
@@ -111,7 +111,12 @@ def test_released_drops_exact_zeros_and_the_definition_keeps_them() -> None:
     policy = byte_policy(seed=9)
     torch.nn.init.zeros_(policy.model.lm_head.weight)  # every value is log 1/V
     item = episode(turn([1, 2], [3]), turn([4], [5]), turn([6], [7], ANSWER))
-    assert [step.information_gain for step in measure(policy, [item], SCAFFOLD).episodes[0].turns] == [0.0, 0.0, None]
+    assert [step.information_gain for step in score_episodes(policy, [item], Scoring(SCAFFOLD)).episodes[0].turns] == [
+        0.0,
+        0.0,
+        None,
+    ]
     assert [
-        step.information_gain for step in measure(policy, [item], SCAFFOLD, cut_rule="released").episodes[0].turns
+        step.information_gain
+        for step in score_episodes(policy, [item], Scoring(SCAFFOLD, cut_rule="released")).episodes[0].turns
     ] == [None, None, None]

@@ -16,7 +16,7 @@ from a2tgpo.envs.search_qa import SearchQAEnv
 from a2tgpo.envs.vector import SearchQAVectorEnv
 from a2tgpo.episode import Episode, StopReason
 from a2tgpo.errors import NumericalError, RetrievalError
-from a2tgpo.information_gain import measure
+from a2tgpo.information_gain import Scoring, score_episodes
 from a2tgpo.information_gain.live import PolicyScorer
 from a2tgpo.information_gain.probes import Scaffold
 from a2tgpo.policy import Policy
@@ -78,7 +78,7 @@ def scripted(policy: Policy) -> WrittenEngine:
 def test_live_gains_equal_the_loop(kind: str, aliases: Any, how: Any) -> None:
     policy = byte_policy(kind, max_tokens=4096)
     chat = Chat(policy.tokenizer)
-    scorer = PolicyScorer(policy, chat, SCAFFOLD, aliases, how)
+    scorer = PolicyScorer(policy, chat, Scoring(SCAFFOLD, aliases=aliases, measure=how))
     env = SearchQAVectorEnv(
         QUESTIONS,
         Retriever(),
@@ -89,12 +89,12 @@ def test_live_gains_equal_the_loop(kind: str, aliases: Any, how: Any) -> None:
         top_k=1,
         max_turns=5,
     )
-    rollout = Rollout(env, scripted(policy), chat, max_action_tokens=100, max_episode_tokens=4096)
+    rollout = Rollout(env, scripted(policy), chat, max_action_tokens=100, max_episode_tokens=4096, replays=0)
     episodes = rollout([Task(0, "q-1", 0), Task(1, "q-2", 1)])
     # its first retrieval broke, so the loop would leave it out; here the other turns are of interest
     assert episodes[1].stop is StopReason.FAILED
     episodes[1] = replace(episodes[1], stop=StopReason.MAX_TURNS)
-    measured = measure(policy, episodes, SCAFFOLD, aliases=aliases, measure=how)
+    measured = score_episodes(policy, episodes, Scoring(SCAFFOLD, aliases=aliases, measure=how))
     kinds = [[gain is None for gain in _gains(episode)] for episode in measured.episodes]
     assert kinds == [[False, True, False, True], [True, False, False, False, False]]
     single = SearchQAEnv(QUESTIONS, Retriever(), protocol=PROTOCOL, scorer=scorer, top_k=1, max_turns=5)
@@ -112,7 +112,7 @@ def _gains(episode: Episode) -> list[float | None]:
 
 def test_a_transcript_longer_than_the_context_has_no_value() -> None:
     policy = byte_policy(max_tokens=200)
-    scorer = PolicyScorer(policy, Chat(policy.tokenizer), SCAFFOLD)
+    scorer = PolicyScorer(policy, Chat(policy.tokenizer), Scoring(SCAFFOLD))
     start = Transcript("Where?", "Where is the Eiffel Tower?")
     assert math.isfinite(scorer(start, ("Paris",)))
     assert math.isnan(
@@ -122,7 +122,7 @@ def test_a_transcript_longer_than_the_context_has_no_value() -> None:
 
 def test_bad_golds_and_broken_weights_are_errors() -> None:
     policy = byte_policy(seed=21)
-    scorer = PolicyScorer(policy, Chat(policy.tokenizer), SCAFFOLD)
+    scorer = PolicyScorer(policy, Chat(policy.tokenizer), Scoring(SCAFFOLD))
     transcript = Transcript("Where?", "Where is it?")
     with pytest.raises(ValueError, match="'Where\\?' has gold answers"):
         scorer(transcript, (" ",))

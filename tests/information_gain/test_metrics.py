@@ -7,9 +7,8 @@ import torch
 
 from a2tgpo.batch import TokenBatch
 from a2tgpo.episode import ActionKind, Episode
-from a2tgpo.information_gain import Measurement
+from a2tgpo.information_gain import Scores
 from a2tgpo.information_gain.metrics import gain_metrics, probe_time_metrics
-from a2tgpo.policy.token_scores import TokenScores
 from tests.support.plain_gains import ANSWER, INVALID, SEARCH, episode, turn
 
 
@@ -17,15 +16,15 @@ def played(group: int, *steps: tuple[ActionKind, float | None]) -> Episode:
     return episode(*[replace(turn([1], [2], kind), information_gain=gain) for kind, gain in steps], group=group)
 
 
-def measurement(*episodes: Episode) -> Measurement:
+def scores_of(*episodes: Episode) -> Scores:
     nothing = torch.zeros((len(episodes), 0))
     tokens = TokenBatch(nothing.long(), nothing.bool(), nothing.long(), nothing)
-    return Measurement(episodes, tokens, TokenScores(nothing, nothing), nothing, episode_tokens=200, probe_tokens=8)
+    return Scores(episodes, tokens, nothing, nothing, nothing, probe_tokens=8)
 
 
 def test_gains_per_turn_index() -> None:
     metrics = gain_metrics(
-        measurement(
+        scores_of(
             played(0, (SEARCH, 1.0), (SEARCH, -3.0), (ANSWER, None)),
             played(0, (SEARCH, 3.0), (INVALID, None), (SEARCH, None)),
             played(1, (SEARCH, -1.0), (ANSWER, None)),
@@ -33,7 +32,7 @@ def test_gains_per_turn_index() -> None:
     )
     assert metrics == pytest.approx(
         {
-            "probe_token_share": 0.04,  # 8 / 200
+            "probe_token_share": 0.5,  # 8 beside eight turns of two tokens
             "gain_turn_0": 1.0,  # (1 + 3 - 1) / 3
             "gain_turn_0_std": math.sqrt(8 / 3),  # deviations 0, 2, -2
             "gain_turn_0_positive": 2 / 3,
@@ -55,8 +54,8 @@ def test_gains_per_turn_index() -> None:
 
 
 def test_a_batch_without_search_has_no_gains() -> None:
-    assert gain_metrics(measurement(played(0, (ANSWER, None)))) == {"probe_token_share": 0.04}
-    assert gain_metrics(measurement()) == {"probe_token_share": 0.04}
+    assert gain_metrics(scores_of(played(0, (ANSWER, None)))) == {"probe_token_share": 4.0}
+    assert gain_metrics(scores_of()) == {"probe_token_share": 8.0}
 
 
 def test_time_of_the_probes_is_the_shortest_of_each_three_passes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ from a2tgpo.batch import collate, spread
 from a2tgpo.bench import TINY_MODEL, Shape, bench_episodes, bench_policy
 from a2tgpo.engines.base import Request
 from a2tgpo.policy import Policy
-from a2tgpo.training.update import TrainingBatch, Updater
+from a2tgpo.training.score import TrainingBatch
+from a2tgpo.training.update import Updater
 from tests.support.small_world import small_env
 from tests.support.tiny_models import tiny_policy
 from tests.support.written_engine import WrittenEngine, encoder

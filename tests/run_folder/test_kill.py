@@ -38,7 +38,7 @@ EVENTS = (
     "a2tgpo.run_folder.log.RunLog.metrics",
     "a2tgpo.engines.transformers.TransformersEngine.collect",
     "torch.optim.AdamW.step",
-    "a2tgpo.training.run.measure",
+    "a2tgpo.training.run.score_batch",
     "a2tgpo.training.run.evaluate",
     "a2tgpo.policy.Policy.save",
 )

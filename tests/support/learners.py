@@ -9,7 +9,7 @@ import torch
 
 from a2tgpo.algorithms import Algorithm
 from a2tgpo.config import Recipe, RolloutSettings, TrainingSettings, UpdateSettings
-from a2tgpo.information_gain.probes import Scaffold
+from a2tgpo.information_gain import Scaffold, Scoring
 from a2tgpo.policy import Policy
 from a2tgpo.run_folder.log import RunLog
 from a2tgpo.training.parts import Parts, Split
@@ -65,7 +65,14 @@ def small_run(
     )
     player = small_rollout(policy, rollout.questions * rollout.group_size)
     split = Split(QUESTIONS, player)
-    parts = Parts(policy, player.engine, algorithm, split, split, Scaffold(*player.env.protocol.scaffold))
+    parts = Parts(
+        policy,
+        player.engine,
+        algorithm,
+        split,
+        split,
+        Scoring(Scaffold(*player.env.protocol.scaffold), micro_batch_tokens=update.micro_batch_tokens),
+    )
     for name in ("evaluations", "episodes"):
         (folder / name).mkdir()
     updater = Updater(policy, update, algorithm.loss, steps, seed=0)

@@ -4,10 +4,10 @@ import torch
 
 from a2tgpo import config
 from a2tgpo.batch import Credit, collate, tabulate
-from a2tgpo.information_gain import measure
+from a2tgpo.information_gain import score_episodes
 from a2tgpo.policy import Policy
 from a2tgpo.training.rollout import Task
-from a2tgpo.training.update import TrainingBatch
+from a2tgpo.training.score import TrainingBatch
 from tests.support.small_world import small_rollout
 
 SETTINGS = config.UpdateSettings(learning_rate=1e-2, mini_batches=2)
@@ -21,7 +21,7 @@ def sample_of(policy: Policy, seed: int = 0) -> TrainingBatch:
     advantage = torch.randn(table.mask.shape, generator=generator).where(table.mask, 0.0)
     return TrainingBatch(
         collate(episodes, policy.pad_token_id),
-        measure(policy, episodes, None).scores.logprobs,
+        score_episodes(policy, episodes).logprobs,
         table.group,
         Credit.of(advantage),
     )

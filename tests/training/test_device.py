@@ -11,7 +11,7 @@ from a2tgpo import config
 from a2tgpo.algorithms import ALGORITHMS, LossSpec
 from a2tgpo.batch import Credit
 from a2tgpo.envs.scoring.gold_value import Transcript
-from a2tgpo.information_gain import Measurement, measure
+from a2tgpo.information_gain import Scores, Scoring, score_episodes
 from a2tgpo.information_gain.live import PolicyScorer
 from a2tgpo.information_gain.metrics import gain_metrics
 from a2tgpo.information_gain.probes import Scaffold
@@ -19,7 +19,8 @@ from a2tgpo.policy import Policy
 from a2tgpo.policy.chat import Chat
 from a2tgpo.training.rollout import Task
 from a2tgpo.training.sampler_gap import check_sampler, mismatch_metrics
-from a2tgpo.training.update import TrainingBatch, Updater
+from a2tgpo.training.score import TrainingBatch
+from a2tgpo.training.update import Updater
 from tests.support.pretended_device import ELSEWHERE, Elsewhere, pretended_device
 from tests.support.small_world import small_rollout
 from tests.support.tiny_models import tiny_policy
@@ -34,21 +35,21 @@ LOSSES = {
 }
 
 
-def step(policy: Policy, loss: LossSpec) -> tuple[Measurement, dict[str, float], list[Any]]:
+def step(policy: Policy, loss: LossSpec) -> tuple[Scores, dict[str, float], list[Any]]:
     """One training step with given credit: what was measured, the metrics, the new weights."""
     episodes = small_rollout(policy, 16)(TASKS)
-    measured = measure(policy, episodes, SCAFFOLD, aliases="mean")
-    check_sampler(measured.tokens, measured.scores.logprobs, torch.float32, 1.0)
+    measured = score_episodes(policy, episodes, Scoring(SCAFFOLD, aliases="mean"))
+    check_sampler(measured.tokens, measured.logprobs, torch.float32, 1.0)
     table = ALGORITHMS["a2tgpo"]().tabulate(measured.episodes)
     advantage = torch.randn(table.mask.shape, generator=torch.Generator().manual_seed(0)).where(table.mask, 0.0)
-    reference = measured.scores.logprobs if loss.kl != "none" else None
+    reference = measured.logprobs if loss.kl != "none" else None
     updater = Updater(
         policy, config.UpdateSettings(learning_rate=1e-2, mini_batches=2, micro_batch_tokens=200), loss, 10, 0
     )
     metrics = updater(
-        TrainingBatch(measured.tokens, measured.scores.logprobs, table.group, Credit.of(advantage), reference), 0
+        TrainingBatch(measured.tokens, measured.logprobs, table.group, Credit.of(advantage), reference), 0
     )
-    metrics |= gain_metrics(measured) | mismatch_metrics(measured.tokens, measured.scores.logprobs, 2.0)
+    metrics |= gain_metrics(measured) | mismatch_metrics(measured.tokens, measured.logprobs, 2.0)
     weights = [
         weight.held if isinstance(weight, Elsewhere) else weight.data
         for weight in (entry.data for entry in policy.model.parameters())
@@ -65,10 +66,10 @@ def test_a_step_elsewhere_equals_one_on_the_cpu(kind: str, name: str) -> None:
         policy = Policy(moved(policy.model), policy.tokenizer)
         assert policy.device == ELSEWHERE
         measured, metrics, weights = step(policy, LOSSES[name])
-        assert measured.scores.logprobs.device == measured.tokens.token_ids.device == ELSEWHERE
-        logprobs = measured.scores.logprobs.cpu()
+        assert measured.logprobs.device == measured.tokens.token_ids.device == ELSEWHERE
+        logprobs = measured.logprobs.cpu()
     assert [episode.token_ids for episode in measured.episodes] == [episode.token_ids for episode in expected.episodes]
-    torch.testing.assert_close(logprobs, expected.scores.logprobs, atol=1e-5, rtol=0)
+    torch.testing.assert_close(logprobs, expected.logprobs, atol=1e-5, rtol=0)
     torch.testing.assert_close(measured.values, expected.values, atol=1e-5, rtol=0, equal_nan=True)
     assert metrics == pytest.approx(expected_metrics, abs=1e-5, nan_ok=True)
     assert metrics["trained_tokens"] > 100
@@ -80,12 +81,12 @@ def test_a_step_elsewhere_equals_one_on_the_cpu(kind: str, name: str) -> None:
 def test_live_gains_elsewhere() -> None:
     policy = tiny_policy()
     transcript, golds = Transcript("w1", "w1 w2 w3 w4", ()), ("w5 w6", "w7")
-    expected = PolicyScorer(policy, Chat(policy.tokenizer), SCAFFOLD, "max")(transcript, golds)
+    expected = PolicyScorer(policy, Chat(policy.tokenizer), Scoring(SCAFFOLD, aliases="max"))(transcript, golds)
     with pretended_device() as moved:
         policy = Policy(moved(policy.model), policy.tokenizer)
-        assert PolicyScorer(policy, Chat(policy.tokenizer), SCAFFOLD, "max")(transcript, golds) == pytest.approx(
-            expected, abs=1e-5
-        )
+        assert PolicyScorer(policy, Chat(policy.tokenizer), Scoring(SCAFFOLD, aliases="max"))(
+            transcript, golds
+        ) == pytest.approx(expected, abs=1e-5)
 
 
 def test_mixed_devices_are_found() -> None:

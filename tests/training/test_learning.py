@@ -12,7 +12,7 @@ from a2tgpo.algorithms import ALGORITHMS
 from a2tgpo.config import RolloutSettings, UpdateSettings
 from a2tgpo.run_folder.log import read_metrics
 from a2tgpo.training.loop import train_step
-from a2tgpo.training.parts import QuestionStream
+from a2tgpo.training.questions import QuestionStream
 from tests.support.learners import small_run, starting_policy
 from tests.support.small_world import QUESTIONS
 

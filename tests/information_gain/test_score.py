@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from a2tgpo.batch import collate
 from a2tgpo.episode import Episode, StopReason
-from a2tgpo.information_gain import measure
+from a2tgpo.information_gain import Scoring, score_episodes
 from a2tgpo.information_gain.probes import Scaffold
 from a2tgpo.policy import Policy, attention
 from a2tgpo.policy.attention import ProbeMask
@@ -69,18 +69,18 @@ def test_one_pass_equals_one_forward_per_probe(
 ) -> None:
     policy = byte_policy(kind)
     batch = [planned(plan) for plan in plans]
-    result = measure(policy, batch, scaffold, aliases=aliases, measure=how, micro_batch_tokens=micro_batch_tokens)
+    result = score_episodes(
+        policy, batch, Scoring(scaffold, aliases=aliases, measure=how, micro_batch_tokens=micro_batch_tokens)
+    )
     tokens = collate(batch, policy.pad_token_id)
-    assert result.scores.logprobs.shape == tokens.token_ids.shape
+    assert result.logprobs.shape == tokens.token_ids.shape
     for row, (before, after) in enumerate(zip(batch, result.episodes, strict=True)):
         gains = [step.information_gain for step in after.turns]
         assert gains == pytest.approx(plain_gains(policy, before, scaffold, aliases, how), abs=1e-5)
         plain = plain_logprobs(policy, before.token_ids)
         mask = torch.tensor(before.action_mask)
-        torch.testing.assert_close(
-            result.scores.logprobs[row, : before.num_tokens][mask], plain[mask], atol=1e-5, rtol=0
-        )
-        assert not result.scores.logprobs[row][~tokens.action_mask[row]].any()
+        torch.testing.assert_close(result.logprobs[row, : before.num_tokens][mask], plain[mask], atol=1e-5, rtol=0)
+        assert not result.logprobs[row][~tokens.action_mask[row]].any()
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_twenty_aliases_of_up_to_forty_tokens(kind: str, attention: Any, aliases
         episode(turn([5, 6, 7], [8, 9]), turn(range(20, 60), [3] * 4), turn([1], [2], ANSWER), golds=golds),
         episode(turn([5, 6, 7], [8, 9]), turn([4], [4]), stop=StopReason.MAX_TURNS, closing=[7, 8], golds=golds),
     ]
-    result = measure(policy, batch, SCAFFOLD, aliases=aliases, attention=attention)
+    result = score_episodes(policy, batch, Scoring(SCAFFOLD, aliases=aliases, attention=attention))
     for before, after in zip(batch, result.episodes, strict=True):
         assert [step.information_gain for step in after.turns] == pytest.approx(
             plain_gains(policy, before, SCAFFOLD, aliases, "logprob"), abs=1e-5
@@ -120,7 +120,7 @@ def test_probes_in_one_block_or_many(columns_per_block: int, monkeypatch: pytest
         ),
         episode(turn([5, 6], [8]), turn([4], [4]), stop=StopReason.MAX_TURNS, closing=[7, 8], golds=["São Paulo"]),
     ]
-    for before, after in zip(batch, measure(policy, batch, SCAFFOLD).episodes, strict=True):
+    for before, after in zip(batch, score_episodes(policy, batch, Scoring(SCAFFOLD)).episodes, strict=True):
         assert [step.information_gain for step in after.turns] == pytest.approx(
             plain_gains(policy, before, SCAFFOLD, "first", "logprob"), abs=1e-5
         )
@@ -139,8 +139,10 @@ def test_shared_beginnings_of_aliases_are_computed_once() -> None:
         policy.tokenizer(f"{SCAFFOLD.prefix}{gold}{SCAFFOLD.suffix}", add_special_tokens=False)["input_ids"]
         for gold in ("1248", "1249")
     ]
-    one = measure(policy, [episode(turn([1], [2], ANSWER), golds=["1248"])], SCAFFOLD, aliases="max")
-    two = measure(policy, [episode(turn([1], [2], ANSWER), golds=["1248", "1249", "1248"])], SCAFFOLD, aliases="max")
+    one = score_episodes(policy, [episode(turn([1], [2], ANSWER), golds=["1248"])], Scoring(SCAFFOLD, aliases="max"))
+    two = score_episodes(
+        policy, [episode(turn([1], [2], ANSWER), golds=["1248", "1249", "1248"])], Scoring(SCAFFOLD, aliases="max")
+    )
     # the closing text and the last gold token are never read
     assert len(texts[0]) - 10 < one.probe_tokens < len(texts[0])
     assert one.probe_tokens <= two.probe_tokens <= one.probe_tokens + 3
@@ -156,8 +158,8 @@ def test_bfloat16_stays_near_float32() -> None:
     rounded.model.load_state_dict(
         {name: weight.to(torch.bfloat16) for name, weight in exact.model.state_dict().items()}
     )
-    low, high = (measure(policy, [item], SCAFFOLD) for policy in (rounded, exact))
-    assert low.scores.logprobs.dtype == torch.float32
+    low, high = (score_episodes(policy, [item], Scoring(SCAFFOLD)) for policy in (rounded, exact))
+    assert low.logprobs.dtype == torch.float32
     assert low.values[0].tolist() == pytest.approx(high.values[0].tolist(), rel=0.05, nan_ok=True)
 
 
@@ -168,6 +170,6 @@ def test_the_padding_side_of_the_tokenizer_does_not_matter() -> None:
     results = []
     for side in ("left", "right"):
         policy.tokenizer.padding_side = side
-        results.append(measure(policy, batch, SCAFFOLD))
+        results.append(score_episodes(policy, batch, Scoring(SCAFFOLD)))
     policy.tokenizer.padding_side = before
     torch.testing.assert_close(results[0].values, results[1].values, atol=0, rtol=0, equal_nan=True)

@@ -20,72 +20,109 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from a2tgpo.batch import TokenBatch, collate
+from a2tgpo.batch import TokenBatch, collate, no_tokens
+from a2tgpo.config import GainSettings
+from a2tgpo.envs import Protocol
 from a2tgpo.episode import Episode
 from a2tgpo.errors import NumericalError
 from a2tgpo.information_gain.cuts import CutRule, Cuts, observation_cuts, released_cuts
 from a2tgpo.information_gain.probe_pass import Attention, PassResult, pass_with_probes
 from a2tgpo.information_gain.probes import Aliases, Measure, Probe, Scaffold, build_probe, gold_values, probe_tree
 from a2tgpo.policy import Policy, micro_batches
-from a2tgpo.policy.token_scores import Entropy, TokenScores
+from a2tgpo.policy.token_scores import Entropy
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
-    """What one pass over a batch of episodes gave; rows in the order of the episodes."""
+class Scoring:
+    """How episodes are scored: the same for every batch of a run."""
+
+    scaffold: Scaffold | None = None
+    """The protocol's text around an answer; `None` measures no gain, and then none costs anything."""
+    aliases: Aliases = "first"
+    """Which gold answers count. Values are combined over aliases after `measure` was applied."""
+    measure: Measure = "logprob"
+    cut_rule: CutRule = "observation"
+    """`"released"` takes values where the published code does (`released_cuts`)."""
+    search_tag: str = "<search>"
+    """The text that opens a search in the protocol, which the released cut rule needs."""
+    only_mixed_groups: bool = False
+    """Measure the gain only in groups whose outcomes differ. The others' gains stay missing."""
+    attention: Attention = "sdpa"
+    micro_batch_tokens: int = 16384
+    """Largest number of token places of one forward pass, padding and probes included; a single longer row goes
+    alone.
+    """
+
+    @staticmethod
+    def of(protocol: Protocol, settings: GainSettings, micro_batch_tokens: int) -> "Scoring":
+        """The scoring that a recipe asks for, in the words of its protocol."""
+        return Scoring(
+            Scaffold(*protocol.scaffold),
+            aliases=settings.aliases,
+            measure=settings.measure,
+            cut_rule=settings.cut_rule,
+            search_tag=protocol.search_tag,
+            only_mixed_groups=settings.only_mixed_groups,
+            micro_batch_tokens=micro_batch_tokens,
+        )
+
+    def without_gain(self) -> "Scoring":
+        """The same with log-probabilities and entropies only."""
+        return replace(self, scaffold=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What one pass over a batch of episodes gave. Tensors have a row for every episode that did not fail, in their
+    order.
+    """
 
     episodes: tuple[Episode, ...]
-    """The episodes with `information_gain` filled in."""
+    """All episodes, with `information_gain` filled in; failed ones as they were."""
     tokens: TokenBatch
-    """The episodes, collated."""
-    scores: TokenScores
-    """Old log-probabilities and entropies of all policy tokens [episode token], in the layout of `tokens`."""
+    """The played episodes, collated."""
+    logprobs: Float[Tensor, "episode token"]
+    """Of the sampled tokens, under the policy that scored them, in nats; 0 elsewhere."""
+    entropy: Float[Tensor, "episode token"]
+    """Of the distributions that the sampled tokens were drawn from, in nats; 0 elsewhere."""
     values: Float[Tensor, "episode cut"]
     """Value of the gold answer before turn k (column k) and after the last turn; NaN where there is none."""
-    episode_tokens: int
     probe_tokens: int
     """Tokens that the probes added to the pass."""
 
+    @property
+    def played(self) -> list[Episode]:
+        """The episodes that did not fail: one per row."""
+        return [episode for episode in self.episodes if not episode.failed]
 
-def measure(
+
+def score_episodes(
     policy: Policy,
     episodes: Sequence[Episode],
-    scaffold: Scaffold | None,
+    scoring: Scoring = Scoring(),
     *,
-    aliases: Aliases = "first",
-    measure: Measure = "logprob",
-    micro_batch_tokens: int = 16384,
-    attention: Attention = "sdpa",
     entropy: Entropy = "value",
-    only_mixed_groups: bool = False,
-    cut_rule: CutRule = "observation",
-    search_tag: str = "<search>",
-) -> Measurement:
-    """Old log-probabilities, entropies and information gain of a batch, in one forward pass per micro-batch and without
-    gradient.
+) -> Scores:
+    """Log-probabilities, entropies and information gain of a batch, in one forward pass per micro-batch and without
+    gradient. The one way to score episodes: for training, evaluation, calibration and other trainers.
 
     Args:
-        policy: the snapshot that sampled the episodes.
-        episodes: at least one, in any order, none failed.
-        scaffold: the protocol's text around an answer; `None` measures no gain, and then none costs anything.
-        aliases: which gold answers count. Values are combined over aliases after `measure` was applied.
-        micro_batch_tokens: largest number of token places of one forward pass, padding and probes included; a single
-            longer row goes alone.
-        only_mixed_groups: score only groups whose outcomes differ. The others' gains stay missing.
-        cut_rule: `"released"` takes values where the published code does (`released_cuts`), which needs `search_tag`,
-            the text that opens a search.
+        policy: for training, the snapshot that sampled the episodes.
+        episodes: in any order. Failed ones pass through unscored.
+        scoring: what is scored, and how.
 
     Raises:
-        ConfigError: without an episode, for one that failed, does not fit into the model's context or begins with a
-            sampled token, and for a question without a gold answer that can be scored (see `build_probe`).
+        ConfigError: for an episode that does not fit into the model's context or begins with a sampled token, and for a
+            question without a gold answer that can be scored (see `build_probe`).
         NumericalError: if a log-probability, an entropy or a value is not finite; names the episode and its question.
     """
-    jobs = _jobs(policy, episodes, scaffold, aliases, only_mixed_groups, cut_rule, search_tag)
-    tokens = collate(episodes, policy.pad_token_id, policy.device)
-    scores = TokenScores(*(torch.zeros(tokens.token_ids.shape, device=policy.device) for _ in range(2)))
-    values = np.full((len(episodes), max(episode.num_turns for episode in episodes) + 1), np.nan)
+    jobs = _jobs(policy, [episode for episode in episodes if not episode.failed], scoring)
+    played = [job.episode for job in jobs]
+    tokens = collate(played, policy.pad_token_id, policy.device) if played else no_tokens(policy.device)
+    logprobs, entropies = (torch.zeros(tokens.token_ids.shape, device=policy.device) for _ in range(2))
+    values = np.full((len(jobs), max((episode.num_turns for episode in played), default=-1) + 1), np.nan)
     probe_tokens = 0
-    for rows in micro_batches([job.num_tokens for job in jobs], micro_batch_tokens):
+    for rows in micro_batches([job.num_tokens for job in jobs], scoring.micro_batch_tokens):
         chosen = [jobs[row] for row in rows]
         batch = tokens.take(rows)
         with torch.no_grad():
@@ -95,22 +132,21 @@ def measure(
                 [job.places for job in chosen],
                 [job.probe for job in chosen],
                 entropy=entropy,
-                attention=attention,
+                attention=scoring.attention,
             )
         _check_finite(result, chosen)
-        scores.logprobs[rows, : batch.token_ids.shape[1]] = result.scores.logprobs
-        scores.entropy[rows, : batch.token_ids.shape[1]] = result.scores.entropy
+        logprobs[rows, : batch.token_ids.shape[1]] = result.scores.logprobs
+        entropies[rows, : batch.token_ids.shape[1]] = result.scores.entropy
         probe_tokens += result.probe_tokens
         for row, job, gold in zip(rows, chosen, result.gold_logprobs, strict=True):
             if job.places:
-                values[row, list(job.cuts.positions)] = gold_values(gold, aliases, measure)
-    filled = tuple(
-        _with_gains(job, row, keep_zeros=cut_rule == "observation")
+                values[row, list(job.cuts.positions)] = gold_values(gold, scoring.aliases, scoring.measure)
+    scored = iter(
+        _with_gains(job, row, keep_zeros=scoring.cut_rule == "observation")
         for job, row in zip(jobs, values.tolist(), strict=True)
     )
-    return Measurement(
-        filled, tokens, scores, torch.from_numpy(values), sum(episode.num_tokens for episode in episodes), probe_tokens
-    )
+    filled = tuple(episode if episode.failed else next(scored) for episode in episodes)
+    return Scores(filled, tokens, logprobs, entropies, torch.from_numpy(values), probe_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +166,7 @@ class _Job:
         return self.episode.num_tokens + len(self.cuts.positions) * len(self.probe.token_ids)
 
 
-def _jobs(
-    policy: Policy,
-    episodes: Sequence[Episode],
-    scaffold: Scaffold | None,
-    aliases: Aliases,
-    only_mixed_groups: bool,
-    cut_rule: CutRule,
-    search_tag: str,
-) -> list[_Job]:
+def _jobs(policy: Policy, episodes: Sequence[Episode], scoring: Scoring) -> list[_Job]:
     probes: dict[tuple[str, tuple[str, ...]], Probe] = {}
     outcomes: dict[int, set[float]] = {}
     max_tokens = policy.max_tokens
@@ -147,16 +175,16 @@ def _jobs(
         outcomes.setdefault(episode.group, set()).add(episode.outcome)
     jobs = []
     for episode in episodes:
-        if scaffold is None or (only_mixed_groups and len(outcomes[episode.group]) == 1):
+        if scoring.scaffold is None or (scoring.only_mixed_groups and len(outcomes[episode.group]) == 1):
             jobs.append(_Job(episode, Cuts({}, (None,) * episode.num_turns), _NO_PROBE))
             continue
         key = (episode.question_id, episode.gold_answers)
         if key not in probes:
-            probes[key] = build_probe(policy.tokenizer, scaffold, episode.gold_answers, aliases, episode.question_id)
+            probes[key] = build_probe(policy.tokenizer, scoring.scaffold, episode.gold_answers, scoring.aliases, key[0])
         cuts = (
             observation_cuts(episode)
-            if cut_rule == "observation"
-            else released_cuts(episode, policy.tokenizer, search_tag)
+            if scoring.cut_rule == "observation"
+            else released_cuts(episode, policy.tokenizer, scoring.search_tag)
         )
         room = max_tokens - probes[key].reach
         fitting = {cut: place for cut, place in cuts.positions.items() if place <= room}

@@ -1,0 +1,34 @@
+"""A recipe's policy and its way from text to tokens."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from a2tgpo.config import ModelSettings
+from a2tgpo.envs import Protocol
+from a2tgpo.policy.chat import Chat
+from a2tgpo.policy.model import Policy
+
+DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+"""The types that a recipe can name."""
+
+
+def load_policy(settings: ModelSettings, folder: Path) -> Policy:
+    """The model in a folder, on the device and in the type that a recipe names. The process gets the recipe's number
+    of threads.
+
+    Raises:
+        ConfigError: as `Policy.load`.
+    """
+    torch.set_num_threads(settings.threads)
+    return Policy.load(folder, DTYPES[settings.dtype], settings.device)
+
+
+def chat_of(settings: ModelSettings, tokenizer: Any, protocol: Protocol) -> Chat:
+    """How a recipe's environment is written for its model.
+
+    Raises:
+        ConfigError: if the tokenizer has no chat template where one is needed.
+    """
+    return Chat(tokenizer, settings.chat_template, tool_role=protocol.observation_role == "tool")
