@@ -1,12 +1,17 @@
 """Files that are either whole or not there, their hashes, and numbers as JSON can hold them."""
 
+import csv
 import hashlib
+import io
+import json
 import math
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from a2tgpo.errors import DataError
 
 
 def write_text(path: Path, text: str) -> None:
@@ -14,6 +19,43 @@ def write_text(path: Path, text: str) -> None:
     partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
     partial.write_text(text, encoding="utf-8")
     partial.replace(path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a whole JSON file or none; numbers that are not finite become null."""
+    write_text(path, json.dumps(nulls(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_json_lines(path: Path, rows: Iterable[Any]) -> None:
+    """Write a whole file of JSON lines or none; numbers that are not finite become null."""
+    write_text(path, "".join(json.dumps(nulls(row), ensure_ascii=False, allow_nan=False) + "\n" for row in rows))
+
+
+def write_csv(path: Path, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a whole CSV file or none; NaN becomes an empty cell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows([nulls(list(row)) for row in rows])
+    write_text(path, text.getvalue())
+
+
+def read_json_lines(path: Path) -> list[Any]:
+    """The values of a file of JSON lines. Only \\n ends a line: recorded texts may hold any other separator.
+
+    Raises:
+        DataError: naming the line, if one is not JSON.
+    """
+    values = []
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+        if line.strip():
+            try:
+                values.append(json.loads(line))
+            except ValueError as error:
+                raise DataError(
+                    f"{path}: line {number} is not JSON ({error}); fix or remove the line, or make the file again"
+                ) from error
+    return values
 
 
 def publish(partial: Path, final: Path) -> None:

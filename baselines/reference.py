@@ -1,8 +1,5 @@
 """The reference table: every agent on the same questions, with what it costs."""
 
-import csv
-import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +10,14 @@ from rich.table import Table
 from a2tgpo.baselines.agents import AGENTS, play
 from a2tgpo.baselines.player import Played
 from a2tgpo.baselines.voice import Voice
+from a2tgpo.display.tables import table
 from a2tgpo.envs import SearchQAVectorEnv
 from a2tgpo.episode import StopReason
+from a2tgpo.files import write_csv, write_json_lines
+from a2tgpo.means import Interval
 
 COLUMNS = ("em", "f1", "searches", "turns", "tokens", "answered")
 TITLES = {"em": "EM", "f1": "F1", "searches": "searches", "turns": "turns", "tokens": "tokens", "answered": "answered"}
-NORMAL_95 = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +35,9 @@ class Reference:
         return {column: float(np.mean(self._column(column))) for column in COLUMNS}
 
     @property
-    def em_half_width(self) -> float:
-        """Half of the 95 % interval of the EM over questions."""
-        values = self._column("em")
-        return NORMAL_95 * float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    def em(self) -> Interval:
+        """EM over questions."""
+        return Interval.over_questions(self._column("em"))
 
     def _column(self, name: str) -> list[float]:
         if name == "answered":
@@ -69,25 +67,16 @@ def reference_of(name: str, label: str, played: Sequence[Played]) -> Reference:
 
 def terminal_table(references: Sequence[Reference], title: str) -> Table:
     """The table for the terminal; it fits into 80 columns."""
-    table = Table(
-        title=title,
-        caption="\n".join(
-            ["Means over questions, ± half of the 95 % interval.", *(f"{row.name}: {row.label}" for row in references)]
-        ),
-    )
-    for name in ("agent", "EM", "±", *(TITLES[column] for column in COLUMNS[1:])):
-        table.add_column(name, justify="left" if name == "agent" else "right", no_wrap=True)
+    caption = [
+        "Means over questions, ± half of the 95 % interval.",
+        *(f"{row.name}: {row.label}" for row in references),
+    ]
+    rows = []
     for reference in references:
         means = reference.means
-        cells = [
-            f"{means['em']:.3f}",
-            f"{reference.em_half_width:.3f}",
-            f"{means['f1']:.3f}",
-            f"{means['searches']:.2f}",
-            f"{means['turns']:.2f}",
-        ]
-        table.add_row(reference.name, *cells, f"{means['tokens']:.0f}", f"{means['answered']:.3f}")
-    return table
+        counts = [f"{means['f1']:.3f}", f"{means['searches']:.2f}", f"{means['turns']:.2f}", f"{means['tokens']:.0f}"]
+        rows.append([reference.name, f"{reference.em:.3f}", *counts, f"{means['answered']:.3f}"])
+    return table(["agent", *(TITLES[column] for column in COLUMNS)], rows, title=title, caption="\n".join(caption))
 
 
 def warnings_of(references: Sequence[Reference]) -> list[str]:
@@ -103,22 +92,12 @@ def warnings_of(references: Sequence[Reference]) -> list[str]:
 def write_references(references: Sequence[Reference], folder: Path) -> None:
     """Write `reference.csv` (the table) and `reference.jsonl` (a row per agent and question)."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "reference.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["agent", "label", "questions", *COLUMNS, "em_half_width"])
-        for reference in references:
-            writer.writerow(
-                [
-                    reference.name,
-                    reference.label,
-                    len(reference.rows),
-                    *reference.means.values(),
-                    reference.em_half_width,
-                ]
-            )
-    lines = (
-        json.dumps({"agent": reference.name} | dict(row), ensure_ascii=False) + "\n"
-        for reference in references
-        for row in reference.rows
+    write_csv(
+        folder / "reference.csv",
+        ["agent", "label", "questions", *COLUMNS, "em_half_width"],
+        ([row.name, row.label, len(row.rows), *row.means.values(), row.em.half] for row in references),
     )
-    (folder / "reference.jsonl").write_text("".join(lines), encoding="utf-8")
+    write_json_lines(
+        folder / "reference.jsonl",
+        ({"agent": reference.name} | dict(row) for reference in references for row in reference.rows),
+    )

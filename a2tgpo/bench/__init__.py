@@ -4,7 +4,7 @@ import gc
 import platform
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -201,18 +201,6 @@ def machine() -> str:
     return f"torch {torch.__version__}, {torch.get_num_threads()} CPU threads, {_processor()}" + (
         f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
     )
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns; the first one left, the others right."""
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-    lines = [
-        "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in [head, *rows]
-    ]
-    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
 def megabytes(size: int | None) -> str:

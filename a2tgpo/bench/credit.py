@@ -14,6 +14,7 @@ import torch
 from a2tgpo.algorithms import ALGORITHMS
 from a2tgpo.batch import TurnTable
 from a2tgpo.bench import loops as oracles
+from a2tgpo.display.tables import as_text, table
 
 SIZES: Final = (64, 256, 1024, 4096)
 NUM_TURNS: Final = 6
@@ -75,27 +76,24 @@ def random_table(num_episodes: int, num_turns: int = NUM_TURNS, seed: int = 0) -
 
 def format_timings(timings: Sequence[CreditTiming]) -> str:
     """The measurements as a table."""
-    head = f"{'algorithm':<12}{'episodes':>10}{'loop ms':>12}{'fast ms':>10}{'ratio':>9}"
     rows = [
-        (timing.algorithm, timing.num_episodes, timing.loop_seconds * 1e3, timing.fast_seconds * 1e3, timing.ratio)
+        [
+            timing.algorithm,
+            f"{timing.num_episodes:,}",
+            f"{timing.loop_seconds * 1e3:.1f}",
+            f"{timing.fast_seconds * 1e3:.2f}",
+            f"{timing.ratio:.0f}×",
+        ]
         for timing in timings
     ]
-    return "\n".join(
-        [
-            head,
-            *(
-                f"{name:<12}{episodes:>10,}{loop:>12.1f}{fast:>10.2f}{ratio:>8.0f}×"
-                for name, episodes, loop, fast, ratio in rows
-            ),
-        ]
-    )
+    return as_text(table(["algorithm", "episodes", "loop ms", "fast ms", "ratio"], rows))
 
 
 def _measure(name: str, num_episodes: int, repeats: int) -> CreditTiming:
-    table, algorithm, loop = random_table(num_episodes), ALGORITHMS[name](), LOOPS[name]
-    algorithm(table)  # the first call pays for set-up
-    fast = min(_cpu_seconds(lambda: algorithm(table)) for _ in range(repeats))
-    return CreditTiming(name, num_episodes, fast, _cpu_seconds(lambda: loop(table)))
+    turns, algorithm, loop = random_table(num_episodes), ALGORITHMS[name](), LOOPS[name]
+    algorithm(turns)  # the first call pays for set-up
+    fast = min(_cpu_seconds(lambda: algorithm(turns)) for _ in range(repeats))
+    return CreditTiming(name, num_episodes, fast, _cpu_seconds(lambda: loop(turns)))
 
 
 def _cpu_seconds(call: Callable[[], object]) -> float:

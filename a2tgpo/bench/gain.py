@@ -17,9 +17,9 @@ from a2tgpo.bench import (
     costs_of,
     machine,
     megabytes,
-    table,
     verdict,
 )
+from a2tgpo.display.tables import as_text, table
 from a2tgpo.episode import Episode
 from a2tgpo.information_gain.cuts import observation_cuts
 from a2tgpo.information_gain.probe_pass import Attention, PassResult, pass_with_probes
@@ -95,7 +95,7 @@ class GainBench:
         return "\n".join(
             [
                 self.described,
-                table(("way", "time", "work", "of plain", "peak memory"), rows),
+                as_text(table(("way", "time", "work", "of plain", "peak memory"), rows)),
                 (
                     f"the probes add {self.token_share:.1%} tokens, target {MOST_TOKENS:.0%},"
                     f" {verdict(self.token_share <= MOST_TOKENS)}"
@@ -105,7 +105,7 @@ class GainBench:
                     f" these two), target {MOST_TIME:.0%}, {verdict(self.time_share <= MOST_TIME)}"
                 ),
                 (
-                    f"the padded passes are {self.cheaper:,.0f} times as dear, target {LEAST_CHEAPER},"
+                    f"the padded passes cost {self.cheaper:,.0f} times as much, target {LEAST_CHEAPER},"
                     f" {verdict(self.cheaper >= LEAST_CHEAPER)}"
                 ),
                 *(

@@ -21,10 +21,10 @@ from a2tgpo.bench import (
     costs_of,
     machine,
     megabytes,
-    table,
     verdict,
 )
 from a2tgpo.config import UpdateSettings
+from a2tgpo.display.tables import as_text, table
 from a2tgpo.episode import Episode
 from a2tgpo.errors import ConfigError
 from a2tgpo.information_gain import Scaffold, Scoring
@@ -103,7 +103,12 @@ class UpdateBench:
             "; run it again on a quieter machine" if self.noise > STEADY else ""
         )
         return "\n".join(
-            [self.described, table(("", "time", "work", "of bare", "tokens/s", "peak memory"), rows), *verdicts, noise]
+            [
+                self.described,
+                as_text(table(("", "time", "work", "of bare", "tokens/s", "peak memory"), rows)),
+                *verdicts,
+                noise,
+            ]
         )
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
-from rich.table import Table
 
 from a2tgpo.commands.options import parse
 from a2tgpo.config import Recipe, load_recipe
+from a2tgpo.display.tables import show
 from a2tgpo.errors import ConfigError
 from a2tgpo.training.parts import limit_threads
 
@@ -87,14 +87,13 @@ def table(words: list[str], console: Console) -> int:
     recipe, folder = _recipe_and_model(options)
     names = options.agents or [name for name, spec in AGENTS.items() if folder or not spec.needs_model]
     references = _references(options, recipe, folder, list(names))
-    console.print(
-        terminal_table(references, f"{recipe.environment.id}, {options.split}: {len(references[0].rows)} questions")
-    )
+    title = f"{recipe.environment.id}, {options.split}: {len(references[0].rows)} questions"
+    show(console, terminal_table(references, title))
     for warning in warnings_of(references):
         console.print(f"note: {warning}", highlight=False)
     if not folder and not options.agents:
         left_out = ", ".join(name for name, spec in AGENTS.items() if spec.needs_model)
-        console.print(f"left out for want of a language model: {left_out}; add --model FOLDER", highlight=False)
+        console.print(f"left out without a language model: {left_out}; add --model FOLDER", highlight=False)
     if options.output is not None:
         write_references(references, options.output)
         console.print(f"written: {options.output / 'reference.csv'}", highlight=False, markup=False, soft_wrap=True)
@@ -112,11 +111,11 @@ def sb3(words: list[str], console: Console) -> int:
     recipe = load_recipe(options.recipe)
     limit_threads(1)
     from a2tgpo.baselines.sb3.study import run, summary, write_study
-    from a2tgpo.baselines.sb3.train import Settings
+    from a2tgpo.baselines.sb3.train import Sb3Settings
 
     start = time.monotonic()
     weights = (0.0, options.gain_weight) if options.gain_weight else (0.0,)
-    settings = Settings(options.algo, steps=options.steps)
+    settings = Sb3Settings(options.algo, steps=options.steps)
     try:
         study = run(
             settings, recipe.environment, options.seeds, weights, options.workers, options.output / "tensorboard"
@@ -124,18 +123,14 @@ def sb3(words: list[str], console: Console) -> int:
     except ImportError as error:
         raise ConfigError(str(error)) from error
     write_study(study, options.output / options.algo)
-    found = Table(
-        title=f"{options.algo}, {options.steps:,} steps, {len(study.curves)} runs in {time.monotonic() - start:.0f} s",
-        show_header=False,
-    )
-    for line in summary(study).items():
-        found.add_row(*line)
-    console.print(found)
-    text = (
+    lines = [
+        f"{options.algo}, {options.steps:,} steps, {len(study.curves)} runs in {time.monotonic() - start:.0f} s",
+        *(f"  {name}: {finding}" for name, finding in summary(study).items()),
         f"written: {options.output / options.algo / 'curves.png'}; tensorboard --logdir"
-        f" {options.output / 'tensorboard'}"
-    )
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+        f" {options.output / 'tensorboard'}",
+    ]
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     return 0
 
 

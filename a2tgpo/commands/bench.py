@@ -197,8 +197,8 @@ class RolloutOptions:
 
 def _env(words: list[str]) -> str:
     options = _options(EnvOptions, words, "env")
-    from a2tgpo.bench import table
     from a2tgpo.bench.env import bench_env
+    from a2tgpo.display.tables import as_text, table
 
     rows = bench_env(options.sizes, options.passages, options.steps)
     titles = ("search", "environments", "steps/s", "steps per CPU second", "share of retrieval")
@@ -212,13 +212,13 @@ def _env(words: list[str]) -> str:
         )
         for r in rows
     ]
-    return table(titles, [[str(cell) for cell in row] for row in cells])
+    return as_text(table(titles, [[str(cell) for cell in row] for row in cells]))
 
 
 def _retrieval(words: list[str]) -> str:
     options = _options(RetrievalOptions, words, "retrieval")
-    from a2tgpo.bench import table
     from a2tgpo.bench.retrieval import RECALL_AT, bench_retrieval
+    from a2tgpo.display.tables import as_text, table
 
     rows = bench_retrieval(options.dataset, options.passages, options.queries, options.backends)
     slowest = min(row.queries_per_second for row in rows)
@@ -243,13 +243,13 @@ def _retrieval(words: list[str]) -> str:
         ]
         for row in rows
     ]
-    return table(titles, cells)
+    return as_text(table(titles, cells))
 
 
 def _rollout(words: list[str]) -> str:
     options = _options(RolloutOptions, words, "rollout")
-    from a2tgpo.bench import table
     from a2tgpo.bench.rollout import bench_rollout
+    from a2tgpo.display.tables import as_text, table
 
     rows = bench_rollout(
         options.model, options.episodes, options.turns, options.max_action_tokens, options.repeats, vllm=options.vllm
@@ -266,7 +266,7 @@ def _rollout(words: list[str]) -> str:
         ]
         for r in rows
     ]
-    return table(titles, cells)
+    return as_text(table(titles, cells))
 
 
 BENCHES: Mapping[str, Callable[[list[str]], str]] = {

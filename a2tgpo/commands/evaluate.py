@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from a2tgpo.commands.options import parse
 from a2tgpo.config import Recipe, load_recipe
+from a2tgpo.display.tables import show, table
 from a2tgpo.errors import ConfigError
+from a2tgpo.files import nulls
 
 if TYPE_CHECKING:
     from a2tgpo.run_folder.load import LoadedRun
@@ -88,13 +89,8 @@ def evaluate(words: list[str], console: Console) -> int:
     rows = {name: _rows(options, changed, run) for name, changed in _environments(options, recipe).items()}
     lines = [line for name, found in rows.items() for line in lines_of(name, found)]
     who = " ".join(word for word in (options.agent, options.model) if word)
-    console.print(
-        _table(
-            lines,
-            f"{who}, temperature {options.temperature:g}, {options.samples} sample{'s' if options.samples > 1 else ''}"
-            " per question",
-        )
-    )
+    samples = f"{options.samples} sample{'s' if options.samples > 1 else ''}"
+    show(console, _table(lines, f"{who}, temperature {options.temperature:g}, {samples} per question"))
     for line in lines:
         if line.part == "all" and options.samples > 1:
             passes = "  ".join(f"{name} {value:.3f}" for name, value in line.values.items() if name.startswith("pass@"))
@@ -215,38 +211,31 @@ def _policy_rows(
         rows += [
             row | {"sample": sample, "gold_probability": value} for row, value in zip(played.rows(), gold, strict=True)
         ]
-    return [{key: None if value != value else value for key, value in row.items()} for row in rows]
+    return [nulls(row) for row in rows]
 
 
 def _table(lines: "Sequence[Line]", title: str) -> Table:
     """Fits into 80 columns with one data set; the data sets' names are a column only where there are several."""
-    names = list(dict.fromkeys(name for line in lines for name in line.values if not name.startswith("pass@")))
+    names = list(dict.fromkeys(name for line in lines for name in line.values if not name.startswith(("pass@", "em_"))))
     lines = [line for line in lines if not line.part.startswith("type ") or line.questions >= SHOWN_FROM]
     several = len({line.dataset for line in lines}) > 1
     caption = (
         f"means over n questions, ± half of EM's 95 % interval; types with fewer than {SHOWN_FROM} questions only in"
         " --output"
     )
-    table = Table(title=Text(title if several else f"{lines[0].dataset}: {title}"), caption=caption)
-    for name in (*(["data set"] if several else []), "part", "n", *names):
-        table.add_column(
-            "±" if name == "em_half" else name, justify="left" if name in ("data set", "part") else "right"
-        )
-    for line in lines:
-        table.add_row(
-            *([Text(line.dataset)] if several else []),
-            Text(line.part),
-            str(line.questions),
-            *(_cell(line, name) for name in names),
-        )
-    return table
+    rows = [[line.part, str(line.questions), *(_cell(line, name) for name in names)] for line in lines]
+    if several:
+        rows = [[line.dataset, *row] for line, row in zip(lines, rows, strict=True)]
+    head = [*(["data set"] if several else []), "part", "n", *names]
+    return table(head, rows, title=title if several else f"{lines[0].dataset}: {title}", caption=caption)
 
 
 def _cell(line: "Line", name: str) -> str:
-    value = line.values.get(name, math.nan)
+    value, half = line.values.get(name, math.nan), line.values.get(f"{name}_half", math.nan)
     if math.isnan(value):
         return "–"
-    return f"{value:.{DIGITS.get(name, 3)}f}"
+    digits = DIGITS.get(name, 3)
+    return f"{value:.{digits}f}" + ("" if math.isnan(half) else f" ± {half:.{digits}f}")
 
 
 def _print_calibration(name: str, rows: Sequence[dict[str, Any]], console: Console) -> None:
@@ -254,7 +243,7 @@ def _print_calibration(name: str, rows: Sequence[dict[str, Any]], console: Conso
 
     found = calibration_of(rows)
     if found is not None:
-        bins = "  ".join(f"{foretold:.2f}→{share:.2f} ({count})" for foretold, share, count in found.bins)
+        bins = "  ".join(f"{predicted:.2f}→{share:.2f} ({count})" for predicted, share, count in found.bins)
         text = (
             f"{name}: gold probability before the answer → share correct (episodes): {bins}; ECE"
             f" {found.expected_error:.3f}, Brier {found.brier:.3f}"

@@ -1,49 +1,30 @@
 """The charts of a study's report."""
 
-import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from a2tgpo.display.curves import Line, Panel, Point
+from a2tgpo.files import read_json_lines
+from a2tgpo.means import mean
 from a2tgpo.report import svg
-from a2tgpo.report.svg import Point
-from a2tgpo.run_folder.log import mean, read_metrics
-from a2tgpo.studies.study import Interval, Job, curve, labels_of
+from a2tgpo.studies.curves import History, gain_panels, held_out_panels, histories
+from a2tgpo.studies.study import Job, labels_of
 
 PHASES = ("rollout", "gain", "update", "evaluation")
-WINDOW = 5
-"""Steps that a point of a training curve averages over; a single step holds few questions."""
-MAX_TURNS = 7
 
 
 def learning_curves(jobs: Sequence[Job]) -> str:
     """Held-out scores over training: mean over seeds with the 95 % interval as a band."""
-    titles = {
-        "em": "exact match",
-        "f1": "F1",
-        "searches": "searches per question",
-        "gain_per_turn": "information gain per turn (nats)",
-    }
-    charts = []
-    for metric, title in titles.items():
-        points = {name: _points(curve(jobs, name, metric)) for name in labels_of(jobs)}
-        charts.append(svg.lines(points, f"{title}, held out", "training step", zero=metric == "em"))
-    return svg.legend(labels_of(jobs)) + _grid(charts)
+    panels = held_out_panels(histories(jobs), labels_of(jobs))
+    return svg.legend(labels_of(jobs)) + _grid([svg.lines(panel) for panel in panels])
 
 
 def gain_per_turn(jobs: Sequence[Job]) -> str:
     """Mean information gain of the searches at each turn index, over training."""
-    names = [f"turn {turn}" for turn in range(MAX_TURNS)]
-    charts, used = [], 0
-    for name in labels_of(jobs):
-        by_turn = {turn: curve(jobs, name, f"gain_turn_{turn}", "train") for turn in range(MAX_TURNS)}
-        used = max([used, *(turn + 1 for turn, points in by_turn.items() if points)])
-        charts.append(
-            svg.lines(
-                {names[turn]: _smooth(points) for turn, points in by_turn.items()}, name, "training step", zero=True
-            )
-        )
-    return svg.legend(names[:used]) + _grid(charts)
+    panels = gain_panels(histories(jobs), labels_of(jobs))
+    names = max((list(panel.lines) for panel in panels), key=len, default=[])
+    return svg.legend(names) + _grid([svg.lines(panel) for panel in panels])
 
 
 def clip_scales(jobs: Sequence[Job]) -> str:
@@ -57,23 +38,19 @@ def clip_scales(jobs: Sequence[Job]) -> str:
         return '<p class="quiet">No algorithm of this study varies its clip range from turn to turn.</p>'
     low, high = min(min(values) for values in varied.values()), max(max(values) for values in varied.values())
     colors = {name: index for index, name in enumerate(labels_of(jobs))}
-    shares = {name: svg.histogram(values, low, high, 24) for name, values in varied.items()}
-    chart = svg.lines(
-        shares,
+    shares = Panel(
         "share of search turns, last logged step",
         "clip scale (1 = the plain clip range)",
+        {name: Line(svg.histogram(values, low, high, 24)) for name, values in varied.items()},
         zero=True,
-        colors=colors,
     )
-    ranges = {
-        name: [
-            Point(step, mean(scales), mean(lows), mean(highs)) for step, scales, lows, highs in _clip_ranges(jobs, name)
-        ]
-        for name in varied
-    }
-    return svg.legend(labels_of(jobs)) + _grid(
-        [chart, svg.lines(ranges, "middle, smallest and largest clip scale", "training step", colors=colors)]
+    metrics = histories(jobs)
+    ranges = Panel(
+        "middle, smallest and largest clip scale",
+        "training step",
+        {name: _clip_range([history for history in metrics if history.label == name]) for name in varied},
     )
+    return svg.legend(labels_of(jobs)) + _grid([svg.lines(panel, colors=colors) for panel in (shares, ranges)])
 
 
 def search_counts(jobs: Sequence[Job]) -> str:
@@ -94,31 +71,18 @@ def search_counts(jobs: Sequence[Job]) -> str:
 def time_split(jobs: Sequence[Job]) -> str:
     """Seconds of a run by what they were spent on, mean over seeds."""
     rows: dict[str, dict[str, float]] = {}
+    metrics = histories(jobs)
     for name in labels_of(jobs):
-        spent = [_seconds(job) for job in jobs if job.label == name]
+        spent = [_seconds(history) for history in metrics if history.label == name]
         rows[name] = {phase: mean(run[phase] for run in spent) if spent else 0.0 for phase in PHASES}
     return svg.legend(PHASES).replace('class="legend"', 'class="legend plain"') + _grid(
         [svg.stacked(rows, "seconds of a run", "seconds")]
     )
 
 
-def _points(values: Mapping[int, Sequence[float]]) -> list[Point]:
-    intervals = {step: Interval.of(found) for step, found in values.items()}
-    return [Point(step, interval.mean, interval.low, interval.high) for step, interval in intervals.items()]
-
-
-def _smooth(values: Mapping[int, Sequence[float]]) -> list[Point]:
-    """Mean over seeds and over a centred window of steps."""
-    half = WINDOW // 2
-    return [
-        Point(step, mean(value for other in range(step - half, step + half + 1) for value in values.get(other, ())))
-        for step in values
-    ]
-
-
 def _last_clip_scales(job: Job) -> list[float]:
     files = sorted((job.folder / "episodes").glob("step-*.jsonl"))
-    episodes = [json.loads(line) for line in files[-1].read_text(encoding="utf-8").splitlines()] if files else []
+    episodes = read_json_lines(files[-1]) if files else []
     turns = (turn for episode in episodes for turn in episode["turns"])
     return [
         turn["clip_scale"]
@@ -127,13 +91,15 @@ def _last_clip_scales(job: Job) -> list[float]:
     ]
 
 
-def _clip_ranges(jobs: Sequence[Job], name: str) -> list[tuple[int, list[float], list[float], list[float]]]:
-    lows, highs = (curve(jobs, name, f"clip_scale_{end}", "train") for end in ("min", "max"))
-    return [
-        (step, [(low + high) / 2 for low, high in zip(lows[step], highs[step], strict=True)], lows[step], highs[step])
-        for step in lows
-        if step in highs
-    ]
+def _clip_range(found: Sequence[History]) -> Line:
+    """Means over runs of the smallest and largest clip scale, and of what lies in the middle between them."""
+    lows, highs = ([run.run(f"clip_scale_{end}", "train") for run in found] for end in ("min", "max"))
+    steps = sorted({step for run in (*lows, *highs) for step in run})
+    points = []
+    for step in steps:
+        low, high = (mean(run[step] for run in ends if step in run) for ends in (lows, highs))
+        points.append(Point(step, (low + high) / 2, low, high))
+    return Line(tuple(points))
 
 
 def _searches(jobs: Sequence[Job], name: str, place: int) -> Counter[int]:
@@ -141,15 +107,13 @@ def _searches(jobs: Sequence[Job], name: str, place: int) -> Counter[int]:
     for job in jobs:
         files = sorted((job.folder / "evaluations").glob("step-*.jsonl")) if job.label == name else []
         if files:
-            counter.update(
-                int(json.loads(line)["searches"]) for line in files[place].read_text(encoding="utf-8").splitlines()
-            )
+            counter.update(int(row["searches"]) for row in read_json_lines(files[place]))
     return counter
 
 
-def _seconds(job: Job) -> dict[str, float]:
+def _seconds(history: History) -> dict[str, float]:
     spent = dict.fromkeys(PHASES, 0.0)
-    for row in read_metrics(job.folder):
+    for row in history.rows:
         for phase in PHASES:
             value = row.get(f"seconds_{phase}", 0.0)
             spent[phase] += 0.0 if math.isnan(value) else value

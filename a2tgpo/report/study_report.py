@@ -17,6 +17,7 @@ from a2tgpo.report import figures, tables
 from a2tgpo.report.page import page, script
 from a2tgpo.report.viewer import LIMIT, Collection, block, episode_files, section
 from a2tgpo.studies.comparable import Departure, check_comparable
+from a2tgpo.studies.curves import WINDOW
 from a2tgpo.studies.study import Job, labels_of, load_study, usable
 from a2tgpo.studies.verdicts import Comparison, Statistics, power_sentence, statistics_of, words
 
@@ -116,7 +117,7 @@ def _body(recipe: Recipe, jobs: Sequence[Job], statistics: Statistics, departure
         "<h2>Learning curves</h2>",
         figures.learning_curves(shown),
         "<h2>Information gain per turn over training</h2>",
-        f'<p class="quiet">Nats, mean over seeds and {figures.WINDOW} steps; turns are counted from 0.</p>',
+        f'<p class="quiet">Nats, mean over seeds and {WINDOW} steps; turns are counted from 0.</p>',
         figures.gain_per_turn(shown),
         "<h2>Clip ranges</h2>",
         figures.clip_scales(shown),
@@ -193,7 +194,7 @@ def _references(study: Path) -> str:
     lines = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
     rows = [["reference agent", "what it does", "questions", "EM", "±", "F1", "searches", "turns", "tokens"]]
     for line in lines:
-        points = [f"{100 * float(line[name]):.1f}" for name in ("em", "em_half_width", "f1")]
+        points = [f"{100 * float(line[name]):.1f}" if line[name] else "–" for name in ("em", "em_half_width", "f1")]
         costs = [f"{float(line[name]):.2f}" for name in ("searches", "turns", "tokens")]
         rows.append([line["agent"], line["label"], line["questions"], *points, *costs])
     return (

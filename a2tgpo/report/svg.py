@@ -8,22 +8,14 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
+from a2tgpo.display.curves import Number, Panel, Point
+
 WIDTH: Final = 460
 HEIGHT: Final = 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 26, 34
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 2", "12 4")
-Number = int | float
+NO_DATA = '<text x="50%" y="50%" text-anchor="middle" class="quiet">no data</text>'
 MARKS = ("circle", "square", "diamond", "triangle")
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One point of a line; bounds may be NaN (no band)."""
-
-    x: Number
-    y: Number
-    low: Number = math.nan
-    high: Number = math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +38,15 @@ class Axis:
         return [index * step for index in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
 
-def lines(
-    series: Mapping[str, Sequence[Point]],
-    title: str,
-    x_title: str,
-    *,
-    zero: bool = False,
-    colors: Mapping[str, int] | None = None,
-) -> str:
-    """A line chart; a series is known by colour, dashes and marks alike. Series without a finite point are left out.
+def lines(panel: Panel, *, colors: Mapping[str, int] | None = None) -> str:
+    """A line chart; a line is known by colour, dashes and marks alike. Lines without a finite point are left out.
 
     Args:
-        zero: begin the y axis at 0 at the latest.
-        colors: series → place in the palette; their order by default.
+        panel: what is drawn.
+        colors: line → place in the palette; their order by default.
     """
-    places = colors or {name: index for index, name in enumerate(series)}
-    shown = {name: [point for point in points if math.isfinite(point.y)] for name, points in series.items()}
+    places = colors or {name: index for index, name in enumerate(panel.lines)}
+    shown = {name: [point for point in line.points if math.isfinite(point.y)] for name, line in panel.lines.items()}
     values = [
         value
         for points in shown.values()
@@ -70,13 +55,13 @@ def lines(
         if math.isfinite(value)
     ]
     if not values:
-        return _frame(title, '<text x="50%" y="50%" text-anchor="middle" class="quiet">no data</text>')
+        return _frame(panel.title, NO_DATA)
     xs = [point.x for points in shown.values() for point in points]
     x_axis = _axis(min(xs), max(xs), LEFT, WIDTH - RIGHT, pad=0)
-    y_axis = _axis(min([*values, 0.0] if zero else values), max(values), HEIGHT - BOTTOM, TOP)
+    y_axis = _axis(min([*values, 0.0] if panel.zero else values), max(values), HEIGHT - BOTTOM, TOP)
     bands = "".join(_band(points, places[name], x_axis, y_axis) for name, points in shown.items())
     drawn = "".join(_line(name, points, places[name], x_axis, y_axis) for name, points in shown.items() if points)
-    return _frame(title, _grid(x_axis, y_axis, x_title) + bands + drawn)
+    return _frame(panel.title, _grid(x_axis, y_axis, panel.x_title) + bands + drawn)
 
 
 def bars(
@@ -87,7 +72,7 @@ def bars(
     places = colors or {name: index for index, name in enumerate(names)}
     top = max((value for heights in groups.values() for value in heights.values() if math.isfinite(value)), default=0)
     if top <= 0:
-        return _frame(title, '<text x="50%" y="50%" text-anchor="middle" class="quiet">no data</text>')
+        return _frame(title, NO_DATA)
     y_axis, slot = Axis(0, top * 1.05, HEIGHT - BOTTOM, TOP), (WIDTH - LEFT - RIGHT) / len(groups)
     width, parts = slot * 0.8 / max(1, len(names)), [_y_grid(y_axis)]
     for place, (group, heights) in enumerate(groups.items()):
@@ -116,7 +101,7 @@ def stacked(rows: Mapping[str, Mapping[str, Number]], title: str, x_title: str) 
     names = list(dict.fromkeys(name for parts in rows.values() for name in parts))
     total = max((sum(parts.values()) for parts in rows.values()), default=0)
     if not total > 0:
-        return _frame(title, '<text x="50%" y="50%" text-anchor="middle" class="quiet">no data</text>')
+        return _frame(title, NO_DATA)
     left = 12 + 6.2 * max(len(name) for name in rows)
     x_axis, slot = Axis(0, total * 1.02, left, WIDTH - RIGHT), (HEIGHT - TOP - BOTTOM) / len(rows)
     parts = [_x_ticks(x_axis)]
@@ -234,9 +219,9 @@ def _rectangle(x: Number, y: Number, width: Number, height: Number, place: int, 
     return f'<rect x="{x:.1f}" y="{y:.1f}" {size} class="bar s{place % 7}"><title>{escape(tip)}</title></rect>'
 
 
-def histogram(values: Sequence[Number], low: Number, high: Number, bins: int) -> list[Point]:
+def histogram(values: Sequence[Number], low: Number, high: Number, bins: int) -> tuple[Point, ...]:
     """Share of values per bin, at the bins' centres."""
     width, counts = (high - low) / bins, [0] * bins
     for value in values:
         counts[min(bins - 1, max(0, int((value - low) / width)))] += 1
-    return [Point(low + (index + 0.5) * width, count / max(1, len(values))) for index, count in enumerate(counts)]
+    return tuple(Point(low + (index + 0.5) * width, count / max(1, len(values))) for index, count in enumerate(counts))

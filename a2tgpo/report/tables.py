@@ -4,8 +4,9 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from a2tgpo.studies.study import Interval, Job, table
-from a2tgpo.studies.verdicts import Comparison, Statistics, points
+from a2tgpo.means import Interval
+from a2tgpo.studies.study import Job, final_intervals
+from a2tgpo.studies.verdicts import Comparison, Statistics, signed_points
 
 COLUMNS = {"em": "EM", "f1": "F1", "searches": "searches", "gain_per_turn": "gain / turn (nats)", "seconds": "seconds"}
 Rows = list[list[str]]
@@ -14,7 +15,7 @@ Rows = list[list[str]]
 def headline(jobs: Sequence[Job], statistics: Statistics) -> Rows:
     """First row: column titles. EM and F1 in points of 100; mean ± half of the 95 % interval over seeds."""
     rows = [["algorithm", "seeds", *COLUMNS.values(), "EM, interquartile mean"]]
-    for name, columns in table(jobs).items():
+    for name, columns in final_intervals(jobs).items():
         middle = statistics.interquartile_means.get(name, math.nan)
         rows.append(
             [name, str(columns["em"].count), *(_cell(column, columns[column]) for column in COLUMNS), _points(middle)]
@@ -31,8 +32,8 @@ def comparisons(found: Sequence[Comparison]) -> Rows:
         rows.append(
             [
                 f"{item.contender} − {item.baseline}",
-                points(difference.mean),
-                f"{points(difference.low)} … {points(difference.high)}",
+                signed_points(difference.mean),
+                f"{signed_points(difference.low)} … {signed_points(difference.high)}",
                 "–" if math.isnan(item.p_holm) else f"{item.p_holm:.3f}",
                 f"{item.improvement:.2f}",
                 _points(difference.detectable),
@@ -116,7 +117,7 @@ def _cell(column: str, interval: Interval) -> str:
     if column == "seconds":
         return f"{interval.mean:.0f}"
     factor, digits = (100, 1) if column in ("em", "f1") else (1, 2)
-    half = "" if math.isnan(interval.low) else f" ± {factor * (interval.high - interval.mean):.{digits}f}"
+    half = "" if math.isnan(interval.half) else f" ± {factor * interval.half:.{digits}f}"
     return f"{factor * interval.mean:.{digits}f}{half}"
 
 

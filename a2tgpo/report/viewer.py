@@ -2,7 +2,6 @@
 credited.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from a2tgpo.algorithms.loader import make_algorithm
 from a2tgpo.config import Recipe, load_recipe
 from a2tgpo.episode import Turn
 from a2tgpo.errors import ConfigError
-from a2tgpo.files import write_text
+from a2tgpo.files import read_json_lines, write_text
 from a2tgpo.report.page import asset, data_block, page, script
 from a2tgpo.run_folder.episodes import CREDIT, VALUES, episode_from_dict
 from a2tgpo.training.parts import nested
@@ -49,7 +48,7 @@ class Collection:
         }
         self.runs.append(run)
         for path in files:
-            rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            rows = read_json_lines(path)
             for _, group in groupby(rows, key=lambda row: row["group"]):
                 members = list(group)
                 if len(members) > room:

@@ -83,7 +83,9 @@ def read_episodes(path: Path) -> list[Episode]:
         ConfigError: if a line of the file is no such episode.
     """
     episodes = []
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+        if not line.strip():
+            continue
         try:
             episodes.append(episode_from_dict(json.loads(line)))
         except (ValueError, KeyError, TypeError) as error:

@@ -10,7 +10,7 @@ tensorboard/     the same metrics for TensorBoard
 import itertools
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,16 +79,16 @@ def read_metrics(folder: Path, kind: str | None = None) -> list[dict[str, Any]]:
     """
     path = folder / "metrics.jsonl"
     rows = []
-    for number, line in enumerate(
-        path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else [], 1
-    ):
+    lines = path.read_bytes().split(b"\n") if path.is_file() else []
+    for number, line in enumerate(lines, 1):
         try:
-            rows.append({key: math.nan if value is None else value for key, value in json.loads(line).items()})
-        except (json.JSONDecodeError, AttributeError) as error:
-            if not line.endswith("\n"):
+            if line:
+                rows.append({key: math.nan if value is None else value for key, value in json.loads(line).items()})
+        except (ValueError, AttributeError) as error:
+            if number == len(lines):
                 break  # cut off: by a kill, or by reading while it is written
             raise ConfigError(
-                f"metrics: line {number} of {path} is no metrics line ({error}); mend or remove it"
+                f"metrics: line {number} of {path} is no metrics line ({error}); fix or remove it"
             ) from error
     return [row for row in rows if kind is None or row["kind"] == kind]
 
@@ -97,17 +97,11 @@ def rewind_metrics(folder: Path, step: int) -> None:
     """Drop the lines after `step`, and a line that was cut off, before a run is resumed from its checkpoint."""
     path = folder / "metrics.jsonl"
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+    for line in path.read_text(encoding="utf-8").split("\n") if path.is_file() else []:
         try:
             row = json.loads(line)
-        except json.JSONDecodeError:  # the write that a kill interrupted
+        except json.JSONDecodeError:  # the end, or the write that a kill interrupted
             break
         if row["step"] <= step:
             kept.append(line)
     write_text(path, "".join(line + "\n" for line in kept))
-
-
-def mean(values: Iterable[float]) -> float:
-    """Mean of what is there; NaN over nothing."""
-    kept = [value for value in values if not math.isnan(value)]
-    return sum(kept) / len(kept) if kept else math.nan

@@ -5,28 +5,22 @@ Everything is computed from rows, one per question and sample, whoever played th
 `Played.row` of a reference agent.
 """
 
-import csv
 import hashlib
-import io
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
 from scipy.special import comb
 
-from a2tgpo.files import write_text
-from a2tgpo.run_folder.log import mean
+from a2tgpo.files import write_csv, write_json, write_json_lines
+from a2tgpo.means import Interval, mean
 
 ResultRow = Mapping[str, Any]
 MEANS = ("em", "f1", "answered", "searches", "turns", "tokens")
 BINS = 10
-FEW = 20
-"""Questions below which a normal interval would claim too much and is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +32,14 @@ class Line:
     """`all`, `2 hops`, `type bridge`, …"""
     questions: int
     values: dict[str, float]
-    """Means over questions (`em` is mean@k when there are k samples), `em_half` = half of EM's 95 % interval over at
-    least `FEW` questions, and `pass@k`.
+    """Means over questions (`em` is mean@k when there are k samples), `em_half` = half of EM's 95 % interval over
+    questions, and `pass@k`.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How well the gold answer's probability just before the end foretells a right answer."""
+    """How well the gold answer's probability just before the end predicts a right answer."""
 
     bins: tuple[tuple[float, float, int], ...]
     """(mean probability, share correct, episodes) of every bin that holds any; ten bins of equal width."""
@@ -70,16 +64,11 @@ def _line(dataset: str, part: str, rows: Sequence[ResultRow]) -> Line:
     by_question: dict[str, list[float]] = {}
     for row in played:
         by_question.setdefault(row["question_id"], []).append(float(row["em"]))
-    scores = [float(np.mean(found)) for found in by_question.values()]
-    half = (
-        float(stats.norm.ppf(0.975)) * float(np.std(scores, ddof=1)) / math.sqrt(len(scores))
-        if len(scores) >= FEW
-        else math.nan
-    )
+    spread = Interval.over_questions([float(np.mean(found)) for found in by_question.values()])
     values = {}
     for name in MEANS:
         values[name] = mean(float(row[name]) for row in played)
-        values |= {"em_half": half} if name == "em" else {}
+        values |= {"em_half": spread.half} if name == "em" else {}
     samples = min((len(found) for found in by_question.values()), default=0)
     for k in (number for number in (2, 4, 8, 16, 32, 64) if number <= samples):
         values[f"pass@{k}"] = mean(pass_at(k, len(found), round(sum(found))) for found in by_question.values())
@@ -106,7 +95,7 @@ def calibration_of(rows: Sequence[ResultRow]) -> Calibration | None:
         (float(probability[place == b].mean()), float(right[place == b].mean()), int((place == b).sum()))
         for b in sorted(set(place.tolist()))
     )
-    error = sum(abs(share - foretold) * count for foretold, share, count in bins) / len(pairs)
+    error = sum(abs(share - predicted) * count for predicted, share, count in bins) / len(pairs)
     return Calibration(bins, error, float(((probability - right) ** 2).mean()))
 
 
@@ -122,35 +111,22 @@ def write_scorecard(folder: Path, rows: Mapping[str, Sequence[ResultRow]], descr
     `evaluation.json` (means, calibration, origin).
     """
     folder.mkdir(parents=True, exist_ok=True)
-    texts = (
-        json.dumps({"dataset": name} | dict(row), ensure_ascii=False) + "\n"
-        for name, found in rows.items()
-        for row in found
+    write_json_lines(
+        folder / "evaluation.jsonl", ({"dataset": name} | dict(row) for name, found in rows.items() for row in found)
     )
-    write_text(folder / "evaluation.jsonl", "".join(texts))
     lines = [line for name, found in rows.items() for line in lines_of(name, found)]
     names = list(dict.fromkeys(name for line in lines for name in line.values))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["dataset", "part", "questions", *names])
-    writer.writerows(
-        [line.dataset, line.part, line.questions, *(_plain(line.values.get(name)) for name in names)] for line in lines
+    write_csv(
+        folder / "evaluation.csv",
+        ["dataset", "part", "questions", *names],
+        ([line.dataset, line.part, line.questions, *(line.values.get(name) for name in names)] for line in lines),
     )
-    write_text(folder / "evaluation.csv", text.getvalue())
     sets = {}
     for name, found in rows.items():
         calibration = calibration_of(found)
-        known = (
-            None
-            if calibration is None
-            else {"bins": calibration.bins, "expected_error": calibration.expected_error, "brier": calibration.brier}
-        )
-        means = {key: _plain(value) for key, value in lines_of(name, found)[0].values.items()}
-        sets[name] = {"means": means, "calibration": known, "fingerprint": fingerprint(found)}
-    write_text(
-        folder / "evaluation.json", json.dumps({**described, "datasets": sets}, indent=1, ensure_ascii=False) + "\n"
-    )
-
-
-def _plain(value: float | None) -> float | None:
-    return None if value is None or math.isnan(value) else value
+        sets[name] = {
+            "means": lines_of(name, found)[0].values,
+            "calibration": None if calibration is None else asdict(calibration),
+            "fingerprint": fingerprint(found),
+        }
+    write_json(folder / "evaluation.json", {**described, "datasets": sets})

@@ -8,7 +8,8 @@ import numpy as np
 from scipy import stats
 
 from a2tgpo.errors import ConfigError
-from a2tgpo.studies.statistics import LEVEL, Matrix, Resampling, holm, paired_difference
+from a2tgpo.means import LEVEL
+from a2tgpo.studies.statistics import Matrix, Resampling, holm, paired_difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +84,8 @@ def simulate(
     rng, noise = np.random.default_rng(seed), noise or Noise()
     single = called = 0
     for _ in range(studies):
-        scores = [
-            _scores(rng, noise, seeds, difficulty, effect if index else 0.0)
-            for index, difficulty in _difficulties(rng, noise, questions, contenders)
-        ]
+        difficulty = rng.normal(noise.mean, noise.question, size=questions)
+        scores = [_scores(rng, noise, seeds, difficulty, effect if index else 0.0) for index in range(contenders)]
         resampling = Resampling.of(seeds, questions, draws, rng)
         found = [paired_difference(other, scores[0], resampling) for other in scores[1:]]
         adjusted = holm([difference.p_value for difference in found])
@@ -94,11 +93,6 @@ def simulate(
         single += sum(out and difference.p_value < LEVEL for out, difference in zip(apart, found, strict=True))
         called += any(out and p_value < LEVEL for out, p_value in zip(apart, adjusted, strict=True))
     return CallRates(CallRate(single, studies * (contenders - 1)), CallRate(called, studies))
-
-
-def _difficulties(rng: np.random.Generator, noise: Noise, questions: int, contenders: int) -> list[tuple[int, Matrix]]:
-    difficulty = rng.normal(noise.mean, noise.question, size=questions)
-    return [(index, difficulty) for index in range(contenders)]
 
 
 def _scores(rng: np.random.Generator, noise: Noise, seeds: int, difficulty: Matrix, skill: float) -> Matrix:

@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from a2tgpo.errors import ConfigError
+from a2tgpo.means import LEVEL
 
 Matrix = NDArray[np.float64]
 
-LEVEL: Final = 0.05
-"""Two-sided level of intervals and calls."""
 POWER: Final = 0.8
 """Probability with which the smallest detectable difference is seen."""
 

@@ -5,12 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-from scipy import stats
-
 from a2tgpo.config import Recipe, load_recipe
 from a2tgpo.errors import ConfigError
-from a2tgpo.run_folder.log import mean, read_metrics
+from a2tgpo.means import Interval
+from a2tgpo.run_folder.log import read_metrics
 from a2tgpo.studies.contenders import contenders_of
 
 TABLE = ("em", "f1", "searches", "gain_per_turn", "seconds")
@@ -58,29 +56,6 @@ class Job:
         if math.isnan(evaluations[-1].get("em", math.nan)):
             return "finished, but its last evaluation has no number for em"
         return ""
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Mean over seeds with its 95 % Student-t interval; NaN bounds with fewer than two seeds."""
-
-    mean: float
-    low: float
-    high: float
-    count: int
-
-    @staticmethod
-    def of(values: Sequence[float]) -> "Interval":
-        kept = [value for value in values if not math.isnan(value)]
-        if len(kept) < 2:
-            return Interval(mean(kept), math.nan, math.nan, len(kept))
-        half = float(stats.t.ppf(0.975, len(kept) - 1)) * float(np.std(kept, ddof=1)) / math.sqrt(len(kept))
-        return Interval(mean(kept), mean(kept) - half, mean(kept) + half, len(kept))
-
-    def __format__(self, spec: str) -> str:
-        return (
-            format(self.mean, spec) if math.isnan(self.low) else f"{self.mean:{spec}} ± {self.high - self.mean:{spec}}"
-        )
 
 
 def jobs_of(recipe: Recipe, study_folder: Path) -> list[Job]:
@@ -139,23 +114,12 @@ def run_seconds(folder: Path) -> float:
     )
 
 
-def curve(jobs: Sequence[Job], contender: str, metric: str, kind: str = "evaluation") -> dict[int, list[float]]:
-    """Step → the metric of every run of a contender that has reached it."""
-    points: dict[int, list[float]] = {}
-    for job in jobs:
-        if job.label == contender:
-            for row in read_metrics(job.folder, kind):
-                if metric in row:
-                    points.setdefault(int(row["step"]), []).append(row[metric])
-    return dict(sorted(points.items()))
-
-
-def table(jobs: Sequence[Job]) -> dict[str, dict[str, Interval]]:
-    """Label → column → interval over its usable runs."""
+def final_intervals(jobs: Sequence[Job]) -> dict[str, dict[str, Interval]]:
+    """Label → column of the final table → interval over its usable runs."""
     rows = list(final_values(jobs))
     return {
         name: {
-            column: Interval.of([values.get(column, math.nan) for found, _, values in rows if found == name])
+            column: Interval.over_seeds([values.get(column, math.nan) for found, _, values in rows if found == name])
             for column in TABLE
         }
         for name in labels_of(jobs)

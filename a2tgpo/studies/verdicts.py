@@ -1,7 +1,6 @@
 """What a study's numbers say, in numbers and in words that follow from them."""
 
 import dataclasses
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from a2tgpo.config import Recipe
+from a2tgpo.files import read_json_lines
+from a2tgpo.means import LEVEL
 from a2tgpo.studies.contenders import contenders_of
 from a2tgpo.studies.statistics import (
-    LEVEL,
     Difference,
     Matrix,
     McNemar,
@@ -107,9 +107,9 @@ def statistics_of(recipe: Recipe, jobs: Sequence[Job], metric: str = "em") -> St
 def sentence(comparison: Comparison) -> str:
     """One line: the difference, its interval and what may be said."""
     found = comparison.difference
-    head = f"{comparison.contender} − {comparison.baseline}: {points(found.mean)} points"
+    head = f"{comparison.contender} − {comparison.baseline}: {signed_points(found.mean)} points"
     size = f"{found.seeds} seed{'s' if found.seeds > 1 else ''} × {found.questions} questions"
-    interval = f"95 % interval {points(found.low)} … {points(found.high)}"
+    interval = f"95 % interval {signed_points(found.low)} … {signed_points(found.high)}"
     if found.seeds == 1:
         return (
             f"{head} ({size}): one seed, so nothing can be said about the algorithms; over questions alone the"
@@ -154,9 +154,8 @@ def words(statistics: Statistics) -> list[str]:
 
 
 def as_json(statistics: Statistics) -> dict[str, Any]:
-    """For `statistics.json`; NaN becomes null."""
-    made: dict[str, Any] = _plain(dataclasses.asdict(statistics))
-    return made | {"detectable": _plain(statistics.detectable), "words": words(statistics)}
+    """For `statistics.json`."""
+    return dataclasses.asdict(statistics) | {"detectable": statistics.detectable, "words": words(statistics)}
 
 
 def _compare(
@@ -192,23 +191,14 @@ def _scores(name: str, jobs: Sequence[Job], metric: str) -> Scores:
     found = {}
     for job in usable(jobs):
         if job.label == name and (files := sorted((job.folder / "evaluations").glob("step-*.jsonl"))):
-            rows = [json.loads(line) for line in files[-1].read_text(encoding="utf-8").splitlines()]
-            found[job.recipe.seed] = {str(row["question_id"]): float(row[metric]) for row in rows}
+            found[job.recipe.seed] = {str(row["question_id"]): float(row[metric]) for row in read_json_lines(files[-1])}
     return Scores(name, found)
 
 
-def points(share: float) -> str:
+def signed_points(share: float) -> str:
     """A difference of shares as signed points of 100."""
     return f"{100 * share:+.1f}".replace("-", "−")
 
 
 def _p(value: float) -> str:
     return "under 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

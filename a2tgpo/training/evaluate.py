@@ -6,7 +6,7 @@ from typing import Any
 
 from a2tgpo.envs.records import Question
 from a2tgpo.episode import Episode, StopReason
-from a2tgpo.run_folder.log import mean
+from a2tgpo.means import mean
 from a2tgpo.training.rollout import Rollout, Task
 
 

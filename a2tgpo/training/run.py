@@ -13,7 +13,7 @@ import torch
 
 from a2tgpo.config import Recipe, to_toml
 from a2tgpo.episode import Episode
-from a2tgpo.files import write_text
+from a2tgpo.files import write_json_lines, write_text
 from a2tgpo.information_gain import Scores, score_episodes
 from a2tgpo.information_gain.metrics import probe_time_metrics
 from a2tgpo.policy import Policy
@@ -94,8 +94,7 @@ class Run:
         self.record("evaluation", metrics | clock.laps)
         for name, rows in (("step", result.rows()), ("failed", result.failed())):
             if rows or name == "step":
-                lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-                write_text(self.folder / "evaluations" / f"{name}-{self.step:06d}.jsonl", lines)
+                write_json_lines(self.folder / "evaluations" / f"{name}-{self.step:06d}.jsonl", rows)
         if metrics["outcome"] > self.best_score:
             self.best_step, self.best_score = self.step, metrics["outcome"]
         return result

@@ -2,7 +2,6 @@
 changes.
 """
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -11,46 +10,16 @@ from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 
-import matplotlib
 import numpy as np
-from scipy import stats
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-
-from a2tgpo.baselines.sb3.train import Curve, Settings, Worlds, random_score, recipe_of, required, train
+from a2tgpo.baselines.sb3.train import Curve, Sb3Settings, Worlds, algorithm_of, random_score, required, train
 from a2tgpo.config import EnvironmentSettings
+from a2tgpo.display.curves import Line, Panel, draw
+from a2tgpo.files import write_csv
+from a2tgpo.means import Interval
 
-COLORS = ("#0072B2", "#D55E00")
-"""Outcome only, outcome and gain: from Okabe and Ito's palette."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Outcome + gain against outcome only, paired by seed: mean and 95 % interval (Student t over seeds)."""
-
-    mean: float
-    low: float
-    high: float
-
-    @staticmethod
-    def of(differences: Sequence[float]) -> "Difference":
-        """From one difference per seed; with one seed the interval is unbounded."""
-        n, mean = len(differences), float(np.mean(differences))
-        half = (
-            float(stats.t.ppf(0.975, n - 1)) * float(np.std(differences, ddof=1)) / math.sqrt(n) if n > 1 else math.inf
-        )
-        return Difference(mean, mean - half, mean + half)
-
-    def __str__(self) -> str:
-        call = (
-            "no difference can be told"
-            if self.low <= 0 <= self.high
-            else "gain helps"
-            if self.mean > 0
-            else "gain hurts"
-        )
-        return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]: {call}"
+REWARDS = {False: "outcome", True: "outcome + gain"}
+"""Is information gain in the reward? → name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +34,20 @@ class Sb3Study:
         return [curve for curve in self.curves if (curve.settings.gain_weight != 0) == with_gain]
 
     @property
-    def final_difference(self) -> Difference:
-        """Of the final EM."""
+    def final_difference(self) -> Interval:
+        """Final EM with gain less that without, paired by seed."""
         pairs = zip(self.of_weight(True), self.of_weight(False), strict=True)
-        return Difference.of([gain.em[-1] - plain.em[-1] for gain, plain in pairs])
+        return Interval.over_seeds([gain.em[-1] - plain.em[-1] for gain, plain in pairs])
 
     @property
-    def area_difference(self) -> Difference:
-        """Of the mean EM over the curve: who learns earlier."""
+    def area_difference(self) -> Interval:
+        """The same of the mean EM over the curve: which learns earlier."""
         pairs = zip(self.of_weight(True), self.of_weight(False), strict=True)
-        return Difference.of([float(np.mean(gain.em[1:]) - np.mean(plain.em[1:])) for gain, plain in pairs])
+        return Interval.over_seeds([float(np.mean(gain.em[1:]) - np.mean(plain.em[1:])) for gain, plain in pairs])
 
 
 def run(
-    settings: Settings,
+    settings: Sb3Settings,
     environment: EnvironmentSettings,
     seeds: Sequence[int],
     gain_weights: Sequence[float],
@@ -91,7 +60,7 @@ def run(
         ImportError: naming the pip command, if stable-baselines3 is not installed.
         ConfigError: for an unknown algorithm.
     """
-    required(recipe_of(settings.algorithm).module)
+    required(algorithm_of(settings.algorithm).module)
     jobs = [replace(settings, seed=seed, gain_weight=weight) for weight in gain_weights for seed in seeds]
     arguments = [(job, environment, tensorboard, workers == 1) for job in jobs]
     if workers == 1:
@@ -105,7 +74,7 @@ def run(
     )
 
 
-def _train(settings: Settings, environment: EnvironmentSettings, tensorboard: Path | None, progress: bool) -> Curve:
+def _train(settings: Sb3Settings, environment: EnvironmentSettings, tensorboard: Path | None, progress: bool) -> Curve:
     import torch
 
     torch.set_num_threads(1)  # the networks are far too small for more
@@ -121,43 +90,28 @@ def _worlds(environment: EnvironmentSettings) -> Worlds:
 def write_study(study: Sb3Study, folder: Path) -> None:
     """Write `curves.csv` (a row per run and point) and `curves.png`."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "curves.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["algorithm", "gain_weight", "seed", "step", "em", "searches"])
-        for curve in study.curves:
-            head = [curve.settings.algorithm, curve.settings.gain_weight, curve.settings.seed]
-            writer.writerows([*head, *point] for point in zip(curve.steps, curve.em, curve.searches, strict=True))
-    draw(study, folder / "curves.png")
-
-
-def draw(study: Sb3Study, path: Path) -> None:
-    """Held-out EM over environment steps: a thin line per seed, a thick one for their mean, the random agent dashed."""
-    figure, axis = plt.subplots(figsize=(6, 4), constrained_layout=True)
-    for with_gain, label in ((False, "outcome"), (True, "outcome + information gain")):
-        curves = study.of_weight(with_gain)
-        for curve in curves:
-            axis.plot(curve.steps, curve.em, color=COLORS[with_gain], alpha=0.35, linewidth=1)
-        if curves:
-            points = min(len(curve.em) for curve in curves)
-            mean = np.mean([curve.em[:points] for curve in curves], axis=0)
-            axis.plot(curves[0].steps[:points], mean, color=COLORS[with_gain], linewidth=2.5, label=label)
-    axis.axhline(study.random_em, color="black", linestyle="--", linewidth=1, label="random actions")
-    axis.set(
-        xlabel="environment steps",
-        ylabel="exact match (held out, greedy)",
-        ylim=(0, 1),
-        title=study.curves[0].settings.algorithm,
+    write_csv(
+        folder / "curves.csv",
+        ["algorithm", "gain_weight", "seed", "step", "em", "searches"],
+        (
+            [curve.settings.algorithm, curve.settings.gain_weight, curve.settings.seed, *point]
+            for curve in study.curves
+            for point in zip(curve.steps, curve.em, curve.searches, strict=True)
+        ),
     )
-    axis.legend(frameon=False)
-    axis.grid(alpha=0.3)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+    lines = {}
+    for with_gain, name in REWARDS.items():
+        if curves := study.of_weight(with_gain):
+            lines[name] = Line.over_seeds([dict(zip(curve.steps, curve.em, strict=True)) for curve in curves])
+    title = f"{study.curves[0].settings.algorithm}: exact match, held out, greedy"
+    panel = Panel(title, "environment steps", lines, {"random actions": study.random_em}, zero=True)
+    draw([panel], folder / "curves.png")
 
 
 def summary(study: Sb3Study) -> Mapping[str, str]:
     """The findings as (what, finding) lines."""
     lines = {"random agent": f"EM {study.random_em:.3f}"}
-    for with_gain, label in ((False, "outcome"), (True, "outcome + gain")):
+    for with_gain, label in REWARDS.items():
         finals = [curve.em[-1] for curve in study.of_weight(with_gain)]
         if finals:
             each = ", ".join(f"{value:.3f}" for value in finals)
@@ -166,6 +120,18 @@ def summary(study: Sb3Study) -> Mapping[str, str]:
                 f" {np.mean(finals) / max(study.random_em, 1e-9):.1f} times random"
             )
     if study.of_weight(True) and study.of_weight(False):
-        lines["effect of gain, final EM"] = str(study.final_difference)
-        lines["effect of gain, mean EM over the curve"] = str(study.area_difference)
+        lines["effect of gain, final EM"] = finding(study.final_difference)
+        lines["effect of gain, mean EM over the curve"] = finding(study.area_difference)
     return lines
+
+
+def finding(difference: Interval) -> str:
+    """A difference that gain makes, and what may be said of it."""
+    if math.isnan(difference.half):
+        return (
+            f"{difference.mean:+.3f} ({difference.count} seed{'s' * (difference.count > 1)}: too few to say anything)"
+        )
+    call = "no difference can be told"
+    if not difference.low <= 0 <= difference.high:
+        call = "gain helps" if difference.mean > 0 else "gain hurts"
+    return f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]: {call}"

@@ -67,7 +67,7 @@ ALGORITHMS: Final[dict[str, Sb3Algorithm]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Sb3Settings:
     """One training run."""
 
     algorithm: str = "ppo"
@@ -83,7 +83,7 @@ class Settings:
 class Curve:
     """Held-out scores of a run, greedy: before training, about every `1/EVALUATIONS` of it, and at its end."""
 
-    settings: Settings
+    settings: Sb3Settings
     steps: tuple[int, ...]
     em: tuple[float, ...]
     searches: tuple[float, ...]
@@ -129,7 +129,7 @@ class Worlds:
         )
 
 
-def train(settings: Settings, worlds: Worlds, tensorboard: Path | None = None, progress: bool = False) -> Curve:
+def train(settings: Sb3Settings, worlds: Worlds, tensorboard: Path | None = None, progress: bool = False) -> Curve:
     """Train one agent and score it on held-out questions along the way.
 
     Args:
@@ -142,16 +142,16 @@ def train(settings: Settings, worlds: Worlds, tensorboard: Path | None = None, p
         ImportError: naming the pip command, if stable-baselines3 (or sb3-contrib) is not installed.
         ConfigError: for an unknown algorithm.
     """
-    recipe = recipe_of(settings.algorithm)
+    spec = algorithm_of(settings.algorithm)
     agent = agent_of(settings.algorithm, lambda: worlds.training(settings.gain_weight), settings.seed, tensorboard)
     questions = worlds.held_out.questions[: settings.evaluate_questions]
     held_out = worlds.evaluation()
-    points = [(0, *score(agent, held_out, questions, recipe.masked))]
+    points = [(0, *score(agent, held_out, questions, spec.masked))]
 
     def watch(variables: dict[str, Any], _globals: dict[str, Any]) -> bool:
         done = int(variables["self"].num_timesteps)
         if done - points[-1][0] >= settings.steps // EVALUATIONS:
-            points.append((done, *score(agent, held_out, questions, recipe.masked)))
+            points.append((done, *score(agent, held_out, questions, spec.masked)))
         return True
 
     agent.learn(
@@ -161,7 +161,7 @@ def train(settings: Settings, worlds: Worlds, tensorboard: Path | None = None, p
         progress_bar=progress,
     )
     if points[-1][0] != agent.num_timesteps:
-        points.append((int(agent.num_timesteps), *score(agent, held_out, questions, recipe.masked)))
+        points.append((int(agent.num_timesteps), *score(agent, held_out, questions, spec.masked)))
     steps, em, searches = zip(*points, strict=True)
     return Curve(settings, steps, em, searches)
 
@@ -175,19 +175,19 @@ def agent_of(
         ImportError: naming the pip command, if the package is not installed.
         ConfigError: for an unknown algorithm, or environments that take text.
     """
-    recipe = recipe_of(algorithm)
+    spec = algorithm_of(algorithm)
     vectors, monitor = required("stable_baselines3.common.vec_env"), required("stable_baselines3.common.monitor")
     envs = [make_env() for _ in range(SIDE_BY_SIDE)]
     check_discrete(envs[0])
     made = vectors.DummyVecEnv([lambda env=env: monitor.Monitor(env) for env in envs])
-    make = getattr(required(recipe.module), recipe.name)
+    make = getattr(required(spec.module), spec.name)
     return make(
         "MlpPolicy",
         made,
         seed=seed,
         device="cpu",
         tensorboard_log=None if tensorboard is None else str(tensorboard),
-        **recipe.options,
+        **spec.options,
     )
 
 
@@ -217,7 +217,7 @@ def random_score(env: DiscreteSearch, questions: Sequence[Question], seed: int =
     return float(np.mean(scores))
 
 
-def recipe_of(algorithm: str) -> Sb3Algorithm:
+def algorithm_of(algorithm: str) -> Sb3Algorithm:
     """The algorithm of that name.
 
     Raises:

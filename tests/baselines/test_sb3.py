@@ -14,6 +14,7 @@ from a2tgpo.config import EnvironmentSettings
 from a2tgpo.envs import PROTOCOLS, Passage, Question, SearchQAEnv
 from a2tgpo.envs.retrieval import Bm25Retriever
 from a2tgpo.envs.wrappers import ENTITIES, GLOBALS, PER_ENTITY, TEMPLATES, DiscreteSearch, GainReward, LimitEnds
+from a2tgpo.means import Interval
 
 ANSWER = ENTITIES * TEMPLATES
 PASSAGES = [
@@ -127,7 +128,7 @@ def test_text_actions_are_refused() -> None:
 def test_a_missing_package_names_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from a2tgpo.baselines.sb3.train import recipe_of, required
+    from a2tgpo.baselines.sb3.train import algorithm_of, required
 
     monkeypatch.setitem(sys.modules, "stable_baselines3", None)
     with pytest.raises(
@@ -137,7 +138,7 @@ def test_a_missing_package_names_the_command(
     assert main(["baseline", "sb3", "--seeds", "0"]) == 2
     assert "pip install 'a2tgpo[sb3]'" in " ".join(capsys.readouterr().err.split())
     with pytest.raises(ValueError, match="algo: got 'sac', expected one of ppo"):
-        recipe_of("sac")
+        algorithm_of("sac")
 
 
 @pytest.mark.parametrize(
@@ -149,10 +150,10 @@ def test_every_algorithm_trains(algorithm: str, tmp_path: Path) -> None:
         "sb3_contrib" if algorithm == "maskable_ppo" else "stable_baselines3",
         reason="needs stable-baselines3: pip install 'a2tgpo[sb3]'",
     )
-    from a2tgpo.baselines.sb3.train import Settings, Worlds, train
+    from a2tgpo.baselines.sb3.train import Sb3Settings, Worlds, train
 
     curve = train(
-        Settings(algorithm, steps=512, gain_weight=0.1, evaluate_questions=4), Worlds.of(WORLD), tensorboard=tmp_path
+        Sb3Settings(algorithm, steps=512, gain_weight=0.1, evaluate_questions=4), Worlds.of(WORLD), tensorboard=tmp_path
     )
     assert len(curve.steps) == len(curve.em) == len(curve.searches) >= 2
     assert curve.steps[0] == 0
@@ -163,10 +164,10 @@ def test_every_algorithm_trains(algorithm: str, tmp_path: Path) -> None:
 def test_ppo_learns(tmp_path: Path) -> None:
     pytest.importorskip("stable_baselines3", reason="needs stable-baselines3: pip install 'a2tgpo[sb3]'")
     from a2tgpo.baselines.sb3.study import run, summary, write_study
-    from a2tgpo.baselines.sb3.train import Settings
+    from a2tgpo.baselines.sb3.train import Sb3Settings
 
     study = run(
-        Settings("ppo", steps=50_000),
+        Sb3Settings("ppo", steps=50_000),
         EnvironmentSettings(),
         seeds=(0, 1),
         gain_weights=(0.0, 0.1),
@@ -178,3 +179,14 @@ def test_ppo_learns(tmp_path: Path) -> None:
     assert "effect of gain, final EM" in summary(study)
     for curve in study.of_weight(with_gain=False):
         assert curve.em[-1] >= 2 * study.random_em > 0
+
+
+def test_what_may_be_said_of_a_difference() -> None:
+    from a2tgpo.baselines.sb3.study import finding
+
+    # three seeds: half width 4.302653·0.01/√3 = 0.024841
+    assert finding(Interval.over_seeds([0.09, 0.10, 0.11])) == "+0.100 [+0.075, +0.125]: gain helps"
+    assert finding(Interval.over_seeds([-0.09, -0.10, -0.11])).endswith(": gain hurts")
+    assert finding(Interval.over_seeds([-0.1, 0.1, 0.0])).endswith(": no difference can be told")
+    assert finding(Interval.over_seeds([0.1])) == "+0.100 (1 seed: too few to say anything)"
+    assert finding(Interval.over_seeds([0.1, 0.1])) == "+0.100 (2 seeds: too few to say anything)"

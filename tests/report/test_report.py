@@ -12,10 +12,10 @@ import pytest
 from a2tgpo.baselines.reference import Reference, write_references
 from a2tgpo.cli import main
 from a2tgpo.config import StudySettings
+from a2tgpo.display.curves import Line, Panel, Point
 from a2tgpo.errors import ConfigError
 from a2tgpo.report import svg, tables, write_report, write_viewer
 from a2tgpo.report.page import data_block
-from a2tgpo.report.svg import Point
 from tests.support.browser import Browser, chromium
 from tests.support.finished_study import EVIL, finished_study
 
@@ -85,8 +85,9 @@ def test_crashed_unfinished_and_broken_runs_are_listed_and_left_out(tmp_path: Pa
 
 
 def test_nan_metrics_draw_no_line() -> None:
-    assert "no data" in svg.lines({"a": [Point(0, math.nan)]}, "t", "x")
-    assert svg.lines({"a": [Point(0, 1.0), Point(1, math.nan), Point(2, 2.0)]}, "t", "x").count("nan") == 0
+    nothing, gap = Line((Point(0, math.nan),)), Line((Point(0, 1.0), Point(1, math.nan), Point(2, 2.0)))
+    assert "no data" in svg.lines(Panel("t", "x", {"a": nothing}))
+    assert svg.lines(Panel("t", "x", {"a": gap})).count("nan") == 0
     assert "no data" in svg.bars({"1": {"a": math.nan}}, "t", "x")
 
 
@@ -191,9 +192,11 @@ def test_reference_agents_are_labelled_rows_of_their_own(tmp_path: Path) -> None
     study = finished_study(tmp_path, StudySettings(algorithms=("a2tgpo", "grpo"), seeds=(0, 1)))
     assert "Reference agents" not in write_report(study).html.read_text()
     row = {"question_id": "q0", "em": 1.0, "f1": 0.5, "searches": 2, "turns": 3, "tokens": 7, "stop": "answered"}
-    write_references([Reference("lexical", "one <b>search</b>", (row, {**row, "em": 0.0}))], study)
+    write_references([Reference("lexical", "one <b>search</b>", (row, {**row, "em": 0.0}) * 32)], study)
     text = write_report(study).html.read_text()
     section = text[text.index("Reference agents") :]
-    # EM (1 + 0)/2; half width 1.96·0.70711/√2 = 0.98
-    for cell in ("lexical", "one &lt;b&gt;search&lt;/b&gt;", "50.0", "98.0", "2.00", "3.00", "7.00"):
+    # EM 1/2 over 64 questions; half width 1.96·√(0.25/63) = 0.1235
+    for cell in ("lexical", "one &lt;b&gt;search&lt;/b&gt;", "50.0", "12.3", "2.00", "3.00", "7.00"):
         assert cell in section
+    write_references([Reference("lexical", "", (row,))], study)  # too few questions for an interval
+    assert "<td>100.0</td><td>–</td><td>50.0</td>" in write_report(study).html.read_text()

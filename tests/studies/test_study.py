@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from a2tgpo.errors import ConfigError
 from a2tgpo.run_folder.log import read_metrics
 from a2tgpo.studies.contenders import ABLATIONS, contenders_of
 from a2tgpo.studies.runner import compare, train_job
-from a2tgpo.studies.study import Interval, jobs_of, table
+from a2tgpo.studies.study import final_intervals, jobs_of
 
 
 def small_study() -> Recipe:
@@ -43,17 +42,6 @@ def small_study() -> Recipe:
         # a commit while the tests run is no failure
         study=StudySettings(algorithms=("a2tgpo", "grpo"), seeds=(0, 1), workers=2, allow=("git_commit",)),
     )
-
-
-def test_interval_is_student_t() -> None:
-    # mean 2, sample deviation 1, n = 3: half width t(0.975, 2)·1/√3 = 4.30265/1.73205 = 2.48414
-    interval = Interval.of([1.0, 2.0, 3.0])
-    assert (interval.mean, interval.count) == (2.0, 3)
-    assert interval.high - interval.mean == pytest.approx(2.48414, abs=1e-5)
-    one = Interval.of([1.5, math.nan])
-    assert (one.mean, one.count) == (1.5, 1)
-    assert math.isnan(one.low)
-    assert f"{one:.3f}" == "1.500"
 
 
 def test_study_runs_side_by_side_sums_up_and_is_continued(tmp_path: Path) -> None:
@@ -94,7 +82,7 @@ def test_study_runs_side_by_side_sums_up_and_is_continued(tmp_path: Path) -> Non
     assert "warm start: cached" in text
     assert "2 of 3 runs are already finished" in text
     assert (folder / "grpo-s0" / "metrics.jsonl").read_text() == before
-    assert set(table(jobs_of(longer, folder))) == {"a2tgpo", "grpo", "igpo"}
+    assert set(final_intervals(jobs_of(longer, folder))) == {"a2tgpo", "grpo", "igpo"}
 
 
 def test_contenders_variants_and_ablations() -> None:

@@ -1,0 +1,1 @@
+"""How results are shown: tables in the terminal, curves as pictures."""
