@@ -47,12 +47,12 @@ class Line:
             window: steps that every value is averaged over, centred; one for none.
             spread: with the interval and the single runs; without, the mean alone.
         """
-        smooth = [_smoothed(run, window) for run in runs]
-        steps = sorted({step for run in smooth for step in run})
-        found = [(step, Interval.over_seeds([run[step] for run in smooth if step in run])) for step in steps]
+        steps = sorted({step for run in runs for step in run})
         if not spread:
-            return Line(tuple(Point(step, at.mean) for step, at in found))
-        return Line(tuple(Point(step, at.mean, at.low, at.high) for step, at in found), tuple(smooth))
+            return Line(tuple(Point(step, mean(_near(runs, step, window))) for step in steps))
+        smooth = tuple({step: mean(_near([run], step, window)) for step in run} for run in runs)
+        found = [(step, Interval.over_seeds([run[step] for run in smooth if step in run])) for step in steps]
+        return Line(tuple(Point(step, at.mean, at.low, at.high) for step, at in found), smooth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,7 @@ def _draw(axes: Axes, panel: Panel) -> None:
     axes.grid(alpha=0.3)
 
 
-def _smoothed(run: Run, window: int) -> Run:
+def _near(runs: Sequence[Run], step: int, window: int) -> list[Number]:
+    """All values of the runs in a window of steps around one."""
     half = window // 2
-    return {step: mean(run[near] for near in range(step - half, step + half + 1) if near in run) for step in run}
+    return [run[near] for run in runs for near in range(step - half, step + half + 1) if near in run]
