@@ -21,6 +21,7 @@ from a2tgpo.episode import Episode
 from a2tgpo.errors import ConfigError
 from a2tgpo.files import nulls, write_text
 from a2tgpo.run_folder.episodes import episode_to_dict
+from a2tgpo.run_folder.metrics import check_declared
 
 
 class RunLog:
@@ -33,7 +34,10 @@ class RunLog:
         self._board = SummaryWriter(str(folder / "tensorboard"))
 
     def metrics(self, kind: str, step: int, values: Mapping[str, float]) -> None:
-        """Append one line; NaN (a mean over nothing) is stored as null."""
+        """Append one line; NaN (a mean over nothing) is stored as null. All names are declared in
+        `a2tgpo.run_folder.metrics`.
+        """
+        check_declared(kind, values)
         line = {
             "kind": kind,
             "step": step,

@@ -42,6 +42,9 @@ class _Sums:
     ratio: Tensor | int = 0
     log_ratio_square: Tensor | int = 0
     loss: Tensor | int = 0
+    surrogate: Tensor | int = 0
+    kl: Tensor | int = 0
+    entropy: Tensor | int = 0
     credited: Tensor | int = 0
     credited_logprob: Tensor | int = 0
     grad_norms: list[float] = field(default_factory=list)
@@ -59,6 +62,9 @@ class _Sums:
         self.ratio += loss.ratio.where(trained, 0.0).sum()
         self.log_ratio_square += (logprobs - inputs.old_logprobs).where(trained, 0.0).square().sum()
         self.loss += loss.loss.detach()
+        self.surrogate += loss.surrogate
+        self.kl += loss.kl
+        self.entropy += loss.entropy
         self.credited += good.sum()
         self.credited_logprob += logprobs.where(good, 0.0).sum()
 
@@ -66,6 +72,9 @@ class _Sums:
         count, credited, steps = max(int(self.tokens), 1), int(self.credited), max(len(self.grad_norms), 1)
         return {
             "loss": float(self.loss) / steps,
+            "loss_surrogate": float(self.surrogate) / steps,
+            "loss_kl": float(self.kl) / steps,
+            "loss_entropy": float(self.entropy) / steps,
             "clip_fraction": float(self.clipped) / count,
             "ratio": float(self.ratio) / count,
             "kl_to_old": float(self.log_ratio_square) / (2 * count),

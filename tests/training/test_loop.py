@@ -22,6 +22,7 @@ from a2tgpo.errors import ConfigError
 from a2tgpo.run_folder.episodes import read_episodes
 from a2tgpo.run_folder.lock import claim
 from a2tgpo.run_folder.log import read_metrics
+from a2tgpo.run_folder.metrics import METRICS, declared
 from a2tgpo.start.tiny import tiny_policy
 from a2tgpo.start.warm_start import warm_start
 from a2tgpo.training.loop import train
@@ -121,6 +122,10 @@ def test_a_run_leaves_everything_in_its_folder(tmp_path: Path, model_folder: Pat
         "seconds_gain",
         "seconds_update",
     } <= rows[-1].keys()
+    logged = {name for row in read_metrics(folder) for name in row}
+    declared_names = {metric.name for name in logged if (metric := declared(name))}
+    assert declared_names == METRICS.keys()
+    assert logged - {"kind", "step"} <= {name for name in logged if declared(name)}
     assert len((folder / "evaluations" / "step-000004.jsonl").read_text().splitlines()) == 12
     assert list((folder / "tensorboard").iterdir())
     episodes = read_episodes(folder / "episodes" / "step-000004.jsonl")

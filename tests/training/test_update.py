@@ -1,5 +1,6 @@
 """One optimiser step: micro-batches, mini-batches, checks, and that it does what the gradient says."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -157,3 +158,23 @@ def test_later_mini_batches_clip() -> None:
     updater = Updater(policy, replace(SETTINGS, mini_batches=4), LossSpec(clip_low=1e-3, clip_high=1e-3), 10, 0)
     metrics = updater(sample_of(policy), 0)
     assert 0 < metrics["clip_fraction"] < 1
+
+
+@pytest.mark.parametrize("loss", [LossSpec(), LossSpec(kl="k3", kl_coefficient=0.3, entropy_coefficient=0.05)])
+def test_the_parts_of_the_loss_are_logged(loss: LossSpec) -> None:
+    """One mini-batch in many micro-batches; the reference is the policy with all log-probabilities half a nat lower."""
+    policy = tiny_policy()
+    sample = sample_of(policy)
+    if loss.kl != "none":
+        sample = replace(sample, reference_logprobs=sample.old_logprobs - 0.5)
+    settings = replace(SETTINGS, mini_batches=1, micro_batch_tokens=100)
+    metrics = Updater(policy, settings, loss, total_steps=10, seed=0)(sample, 0)
+    parts = metrics["loss_surrogate"], metrics["loss_kl"], metrics["loss_entropy"]
+    assert metrics["loss"] == pytest.approx(
+        parts[0] + loss.kl_coefficient * parts[1] - loss.entropy_coefficient * parts[2], abs=1e-6
+    )
+    if loss.kl == "none":
+        assert parts[1:] == (0.0, 0.0)
+    else:
+        assert parts[1] == pytest.approx(math.exp(-0.5) - 1 + 0.5, abs=1e-5)  # k3 of a log-ratio of -0.5
+        assert 0 < parts[2] < math.log(policy.model.config.vocab_size)
