@@ -5,7 +5,6 @@ of the recipe.
 """
 
 # %% what is trained
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import matplotlib.pyplot as plt
 from rich.console import Console
 
 from a2tgpo.config import Recipe, load_recipe
+from a2tgpo.run_folder.log import read_metrics
 from a2tgpo.start.prepare import prepare_model
 from a2tgpo.training.loop import train
 
@@ -37,13 +37,12 @@ def run(recipe: Recipe, runs: Path) -> dict[str, Path]:
     return folders
 
 
-# %% plot: a run's metrics are one JSON object per line
+# %% plot: a run's metrics, one dictionary per step or evaluation
 def plot(folders: dict[str, Path], path: Path) -> None:
     """Held-out exact match over training steps."""
     figure, axis = plt.subplots(constrained_layout=True)
     for algorithm, folder in folders.items():
-        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        points = [(row["step"], row["em"]) for row in rows if row["kind"] == "evaluation"]
+        points = [(row["step"], row["em"]) for row in read_metrics(folder, "evaluation")]
         axis.plot(*zip(*points, strict=True), marker="o", label=algorithm)
     axis.set(xlabel="training step", ylabel="exact match (held out, greedy)", ylim=(0, 1))
     axis.legend()

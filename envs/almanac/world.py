@@ -94,7 +94,7 @@ class World:
 def read_facts() -> list[tuple[str, str, str]]:
     """The vendored fact file as (subject, relation, object) rows, in file order."""
     text = resources.files(__package__).joinpath(FACTS).read_text(encoding="utf-8")
-    return [(subject, relation, obj) for subject, relation, obj in map(json.loads, text.splitlines())]
+    return [(subject, relation, obj) for subject, relation, obj in map(json.loads, text.strip().split("\n"))]
 
 
 def real_world(key: str = "earth") -> World:

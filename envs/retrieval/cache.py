@@ -156,7 +156,7 @@ class Replay:
         self._entries: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
         self._place: dict[tuple[str, int], int] = defaultdict(int)
         try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
+            lines = Path(path).read_text(encoding="utf-8").removesuffix("\n").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"{path}: no readable recording: {error}") from error
         for number, line in enumerate(lines, start=1):
