@@ -157,7 +157,9 @@ def information_gain_of(episode: Episode) -> list[float | None]:
 
 
 def tabulate(episodes: Sequence[Episode], turn_reward: TurnReward = information_gain_of) -> TurnTable:
-    """Episodes to the table that an algorithm sees. Groups and states are renumbered from 0.
+    """Episodes to the table that an algorithm sees, row by row. Groups and states are renumbered from 0.
+
+    An episode that failed has a row without turns, so that it counts in no statistic and gets no credit.
 
     Args:
         episodes: in any order; episodes of one question share `Episode.group`.
@@ -165,15 +167,22 @@ def tabulate(episodes: Sequence[Episode], turn_reward: TurnReward = information_
             place of information gain here.
 
     Raises:
-        ConfigError: if `turn_reward` returns another number of values than the episode has turns, or a non-finite one.
+        ConfigError: if no episode was played, or `turn_reward` returns another number of values than an episode has
+            turns, or a non-finite one.
     """
-    mask = _filled([episode.num_turns for episode in episodes])
-    turns = [turn for episode in episodes for turn in episode.turns]
+    played = [episode for episode in episodes if not episode.failed]
+    if not any(episode.turns for episode in played):
+        raise ConfigError(
+            f"tabulate: got {len(episodes)} episodes of which none was played, expected at least one; an episode's"
+            " `error` says what broke"
+        )
+    mask = _filled([0 if episode.failed else episode.num_turns for episode in episodes])
+    turns = [turn for episode in played for turn in episode.turns]
     group_numbers: dict[int, int] = {}
     state_numbers: dict[str, int] = {}
     gain = _in_places(
         mask,
-        (value for episode in episodes for value in _checked_turn_reward(turn_reward(episode), episode)),
+        (value for episode in played for value in _checked_turn_reward(turn_reward(episode), episode)),
         torch.nan,
         torch.float32,
     )

@@ -12,6 +12,7 @@ from a2tgpo.algorithms.a2tgpo_released import A2TGPOReleased
 from a2tgpo.algorithms.aggregation import Denominators, denominators
 from a2tgpo.algorithms.at2po import AT2PO
 from a2tgpo.algorithms.base import Algorithm
+from a2tgpo.algorithms.credit import checked_credit
 from a2tgpo.algorithms.dapo import DAPO
 from a2tgpo.algorithms.gigpo import GiGPO
 from a2tgpo.algorithms.grpo import CISPO, GRPO, GSPO, DrGRPO
@@ -20,23 +21,36 @@ from a2tgpo.algorithms.losses import LossInputs, LossSpec, PolicyLoss, compute_l
 from a2tgpo.algorithms.mt_grpo import MTGRPO
 from a2tgpo.algorithms.reinforce import ReinforcePlusPlus, ReinforcePlusPlusBaseline
 from a2tgpo.algorithms.rloo import RLOO
+from a2tgpo.checks import did_you_mean
+from a2tgpo.errors import ConfigError
 
-ALGORITHMS: Final[dict[str, type[Algorithm]]] = {
-    "a2tgpo": A2TGPO,
-    "igpo": IGPO,
-    "gigpo": GiGPO,
-    "grpo": GRPO,
-    "dr_grpo": DrGRPO,
-    "dapo": DAPO,
-    "gspo": GSPO,
-    "cispo": CISPO,
-    "rloo": RLOO,
-    "reinforce_plus_plus": ReinforcePlusPlus,
-    "reinforce_plus_plus_baseline": ReinforcePlusPlusBaseline,
-    "mt_grpo": MTGRPO,
-    "at2po": AT2PO,
-    "a2tgpo_released": A2TGPOReleased,
-}
+
+class _Named(dict[str, type[Algorithm]]):
+    """A dictionary that answers a misspelt name with the nearest one."""
+
+    def __missing__(self, name: object) -> type[Algorithm]:
+        raise ConfigError(f"algorithm: got {name!r}, expected one of {', '.join(self)}{did_you_mean(name, self)}")
+
+
+ALGORITHMS: Final = _Named(
+    {
+        "a2tgpo": A2TGPO,
+        "igpo": IGPO,
+        "gigpo": GiGPO,
+        "grpo": GRPO,
+        "dr_grpo": DrGRPO,
+        "dapo": DAPO,
+        "gspo": GSPO,
+        "cispo": CISPO,
+        "rloo": RLOO,
+        "reinforce_plus_plus": ReinforcePlusPlus,
+        "reinforce_plus_plus_baseline": ReinforcePlusPlusBaseline,
+        "mt_grpo": MTGRPO,
+        "at2po": AT2PO,
+        "a2tgpo_released": A2TGPOReleased,
+    }
+)
+"""All algorithms by the name that a recipe gives them."""
 
 __all__ = [
     "A2TGPO",
@@ -59,6 +73,7 @@ __all__ = [
     "PolicyLoss",
     "ReinforcePlusPlus",
     "ReinforcePlusPlusBaseline",
+    "checked_credit",
     "compute_loss",
     "denominators",
     "policy_loss",

@@ -68,14 +68,16 @@ class Algorithm(KnownFields):
         """Groups that can teach something: their raw outcomes differ, or they hold one episode, so that rolling out
         again would not help.
         """
-        return informative_groups(table.outcome, table.group)
+        return informative_groups(table.outcome, table.group, table.mask.any(dim=1))
 
 
-def informative_groups(outcome: Float[Tensor, " episode"], group: Int[Tensor, " episode"]) -> Bool[Tensor, " group"]:
-    """Which groups have at least two different outcomes, or one episode only."""
-    groups, everyone = _num_groups(group), torch.ones_like(group, dtype=torch.bool)
-    low, high = (_extreme(outcome, group, everyone, groups, reduce) for reduce in ("amin", "amax"))
-    return (high > low) | (_count(group, everyone, groups) == 1)
+def informative_groups(
+    outcome: Float[Tensor, " episode"], group: Int[Tensor, " episode"], played: Bool[Tensor, " episode"]
+) -> Bool[Tensor, " group"]:
+    """Which groups have at least two different outcomes among the played episodes, or one played episode only."""
+    groups = _num_groups(group)
+    low, high = (_extreme(outcome, group, played, groups, reduce) for reduce in ("amin", "amax"))
+    return (high > low) | (_count(group, played, groups) == 1)
 
 
 def group_moments(

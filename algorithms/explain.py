@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from a2tgpo.algorithms.base import Algorithm
+from a2tgpo.algorithms.credit import checked_credit
 from a2tgpo.algorithms.workings import Workings
 from a2tgpo.batch import TurnTable
 from a2tgpo.episode import Episode
@@ -40,7 +41,7 @@ def explain(episodes: Sequence[Episode], algorithm: Algorithm) -> str:
             f"explain: got episodes without information gain, but {name} needs it on search turns; record some with an"
             " algorithm that needs it"
         )
-    workings, credit = workings_of(algorithm, table), algorithm(table)
+    workings, credit = workings_of(algorithm, table), checked_credit(algorithm, table)
     low, high = 1 - credit.clip_scale * algorithm.loss.clip_low, 1 + credit.clip_scale * algorithm.loss.clip_high
     columns = {
         **workings.columns,

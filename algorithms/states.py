@@ -31,6 +31,9 @@ def merge_similar_states(episodes: Sequence[Episode], threshold: float) -> list[
     clusters: dict[int, list[str]] = {}
     merged = []
     for episode in episodes:
+        if episode.failed:  # it has no turns in the table, so its states must not stand for others
+            merged.append(episode)
+            continue
         firsts = clusters.setdefault(episode.group, [])
         turns = (replace(turn, state_key=_representative(turn.state_key, firsts, threshold)) for turn in episode.turns)
         merged.append(replace(episode, turns=tuple(turns)))

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from a2tgpo.algorithms import Algorithm
+from a2tgpo.algorithms import Algorithm, checked_credit
 from a2tgpo.batch import Credit, TokenBatch, TurnTable
 from a2tgpo.episode import Episode
 from a2tgpo.information_gain import Scores, Scoring, score_episodes
@@ -74,7 +74,7 @@ def score_batch(
     """
     scores = score_episodes(policy, episodes, scoring)
     table = algorithm.tabulate(scores.played)
-    credit = algorithm(table)
+    credit = checked_credit(algorithm, table)
     distant = None
     if reference is not None:
         distant = score_episodes(reference, scores.played, scoring.without_gain(), entropy="skip").logprobs
@@ -89,7 +89,7 @@ def credit_of(algorithm: Algorithm, episodes: Sequence[Episode]) -> Credit:
     shape = (len(episodes), max(episode.num_turns for episode in episodes))
     whole = Credit(torch.zeros(shape), torch.ones(shape), torch.zeros(shape))
     if played:
-        credit = algorithm(algorithm.tabulate([episodes[row] for row in played]))
+        credit = checked_credit(algorithm, algorithm.tabulate([episodes[row] for row in played]))
         for entry in fields(credit):
             value = getattr(credit, entry.name)
             getattr(whole, entry.name)[played, : value.shape[1]] = value

@@ -264,8 +264,15 @@ def test_dapo_lowers_the_credit_of_overlong_episodes_but_resamples_on_the_raw_ou
 
 
 def test_informative_groups_differ_in_outcome_or_hold_one_episode() -> None:
-    group = torch.tensor([0, 1, 2, 0, 1])
-    assert informative_groups(torch.tensor([0.0, 1.0, 0.0, 1.0, 1.0]), group).tolist() == [True, False, True]
+    group, outcome = torch.tensor([0, 1, 2, 0, 1]), torch.tensor([0.0, 1.0, 0.0, 1.0, 1.0])
+    everyone = torch.ones(5, dtype=torch.bool)
+    assert informative_groups(outcome, group, everyone).tolist() == [True, False, True]
+    # without the first episode group 0 has one left, and without the third group 2 has none
+    assert informative_groups(outcome, group, torch.tensor([False, True, False, True, True])).tolist() == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_grpo_group_of_one_raw_as_in_verl() -> None:
