@@ -73,11 +73,11 @@ def test_no_weight_at_all_is_fine() -> None:
 
 def test_a_misspelt_name_is_answered_with_the_nearest_one() -> None:
     with pytest.raises(
-        ValueError, match=r"algorithm: got 'grop', expected one of a2tgpo, igpo, .*; did you mean 'grpo'\?$"
+        ValueError, match=r"algorithm: got 'gprpo', expected one of a2tgpo, igpo, .*; did you mean 'grpo'\?$"
     ):
-        ALGORITHMS["grop"]
-    assert ALGORITHMS.get("grop") is None
-    assert "grop" not in ALGORITHMS
+        ALGORITHMS["gprpo"]
+    assert ALGORITHMS.get("gprpo") is None
+    assert "gprpo" not in ALGORITHMS
     assert ALGORITHMS["grpo"] is GRPO
 
 
