@@ -4,14 +4,15 @@
 belongs to another id is refused before anything is read.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from a2tgpo.checks import check_number, check_whole, did_you_mean
+from a2tgpo.checks import check_choice, check_number, check_whole, did_you_mean
 from a2tgpo.envs.budget import ObservationBudget
 from a2tgpo.envs.data.datasets import OnBadRow
+from a2tgpo.envs.data.fields import FieldNames
 from a2tgpo.envs.protocols import PROTOCOLS, protocol_of
 from a2tgpo.envs.protocols.base import Protocol
 from a2tgpo.envs.records import Passage, Question
@@ -91,8 +92,10 @@ class Rules(EpisodeSettings):
 class DataSettings:
     """Which questions are asked and where they are searched: every id but `Almanac`."""
 
-    dataset: str | Path | None = None
-    """A question file, a folder with one file per split, or a name below `$A2TGPO_DATA`."""
+    dataset: str | Path | Sequence[str | Path] | Mapping[str, float] | None = None
+    """A question file, a folder with one file per split, or a name below `$A2TGPO_DATA`; or several: a list, or an
+    object of weights, in whose proportions they are asked.
+    """
     corpus: str | Path | None = None
     """A passages file, a folder with one, or a saved BM25 index; without it, the paragraphs that came with the
     questions.
@@ -109,6 +112,43 @@ class DataSettings:
     """File that keeps search results between runs and processes."""
     aliases: str | Path | None = None
     """2Wiki's `id_aliases.json`, whose names are added to the gold answers."""
+    question_field: str = ""
+    """Field of a row that holds the question; found by the known names if empty, as are the next two. A name may lead
+    into objects: `extra_info.question`.
+    """
+    answer_field: str = ""
+    """Field with the gold answer or a list of them."""
+    context_field: str = ""
+    """Field with the paragraphs that come with the question."""
+
+    def __post_init__(self) -> None:
+        check_choice("on_bad_row", self.on_bad_row, ("error", "skip"))
+        for name in ("question_field", "answer_field", "context_field"):
+            if not isinstance(getattr(self, name), str):
+                raise ConfigError(f"{name}: got {getattr(self, name)!r}, expected the name of a field")
+        self.weights()
+
+    def field_names(self) -> FieldNames:
+        """The fields that the user named."""
+        return FieldNames(self.question_field, self.answer_field, self.context_field)
+
+    def weights(self) -> dict[str, float]:
+        """The data sets by name, each with its weight."""
+        match self.dataset:
+            case None:
+                return {}
+            case str() | Path():
+                return {str(self.dataset): 1.0}
+            case Mapping() if self.dataset:
+                return {
+                    str(name): check_number(f"dataset, weight of {name}", weight, low=1e-9)
+                    for name, weight in self.dataset.items()
+                }
+            case Sequence() if self.dataset and all(isinstance(name, str | Path) for name in self.dataset):
+                return dict.fromkeys(map(str, self.dataset), 1.0)
+        raise ConfigError(
+            f"dataset: got {self.dataset!r}, expected a path or a name, a list of them, or an object of weights by name"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,14 @@
 """From settings to questions and the search engines over their corpora."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from a2tgpo.envs.almanac import load
 from a2tgpo.envs.data.corpus import corpus_fingerprint
-from a2tgpo.envs.data.datasets import OnBadRow, file_of_split, read, read_aliases, split_items, with_aliases
+from a2tgpo.envs.data.datasets import mixed, read, read_aliases, with_aliases
 from a2tgpo.envs.data.shapes import Item
+from a2tgpo.envs.data.splits import files_of_split, split_items
 from a2tgpo.envs.records import Question
 from a2tgpo.envs.retrieval.base import LocalRetriever, Retriever, Retrievers
 from a2tgpo.envs.retrieval.cache import Cache
@@ -35,7 +36,7 @@ def search_qa(settings: DataSettings) -> tuple[Sequence[Question], Retrievers]:
     """
     items: list[Item] = []
     if settings.dataset is not None:
-        items = load_items(settings.dataset, settings.split, settings.on_bad_row)
+        items = load_items(settings)
         items = items if settings.aliases is None else with_aliases(items, read_aliases(settings.aliases))
     elif settings.questions is None:
         raise ConfigError(
@@ -68,21 +69,31 @@ def _identity(name: str, engine: Retriever) -> str:
     return f"{name} {corpus_fingerprint(engine.passages)}" if isinstance(engine, LocalRetriever) else name
 
 
-def load_items(dataset: str | Path, split: str, on_bad_row: OnBadRow) -> list[Item]:
-    """The questions of one split. A folder has one file per split; a single file, or a folder's only `questions.jsonl`,
-    is split by hash, "all" takes it whole.
+def load_items(settings: DataSettings) -> list[Item]:
+    """The questions of one split of the data set, or of several data sets by their weights. A folder has one file per
+    split; a single file, or a folder's only `questions.jsonl`, is split by hash, "all" takes it whole.
 
     Raises:
-        DataError: if the data set cannot be found or read, or the split is empty.
+        DataError: if a data set cannot be found or read, or its split is empty.
     """
-    path = locate(dataset)
+    weights = settings.weights()
+    parts = {name: _load(locate(name), settings) for name in weights}
+    if len(parts) == 1:
+        return next(iter(parts.values()))
+    if isinstance(settings.dataset, Mapping):
+        return mixed(parts, weights)
+    return mixed(parts, {name: len(items) for name, items in parts.items()})  # all of each
+
+
+def _load(path: Path, settings: DataSettings) -> list[Item]:
     if path.is_dir() and (path / "questions.jsonl").is_file():
         path = path / "questions.jsonl"
     if path.is_dir():
-        return list(read(file_of_split(path, split), on_bad_row).items)
-    items = split_items(read(path, on_bad_row).items, split)
+        files = files_of_split(path, settings.split)
+        return [item for file in files for item in read(file, settings.on_bad_row, settings.field_names()).items]
+    items = split_items(read(path, settings.on_bad_row, settings.field_names()).items, settings.split)
     if not items:
-        raise DataError(f"{path}: got no question for split {split!r}; the file is small, use split='all'")
+        raise DataError(f"{path}: got no question for split {settings.split!r}; the file is small, use split='all'")
     return items
 
 

@@ -2,20 +2,26 @@
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from a2tgpo.envs.data.containers import iter_rows
 from a2tgpo.envs.data.datasets import iter_items
-from a2tgpo.envs.data.rows import BadRow, Row, iter_rows
-from a2tgpo.envs.data.shapes import Item
+from a2tgpo.envs.data.fields import KNOWN_NAMES, FieldNames, RawRow, plain_text
+from a2tgpo.envs.data.paragraphs import title_and_text
+from a2tgpo.envs.data.rows import BadRow, Row
+from a2tgpo.envs.data.shapes import Item, passage_id
 from a2tgpo.envs.records import Passage
 from a2tgpo.errors import DataError
 
 PASSAGES = "passages.jsonl"
 MANIFEST = "manifest.json"
+_ID_FIELDS = ("id", "_id", "docid", "doc_id", "pid", "passage_id", "document_id", "chunk_id", "wikipedia_id")
+_LOG = logging.getLogger("a2tgpo.envs")
 
 
 def corpus_file(path: str | Path) -> Path:
@@ -27,8 +33,10 @@ def corpus_file(path: str | Path) -> Path:
 def read_corpus(path: str | Path) -> list[Passage]:
     """The passages of a file, or of the `passages.jsonl` in a folder.
 
-    A row has `id` (or `_id`) and either `text` with an optional `title`, or FlashRAG's `contents`: the title on the
-    first line, then the text.
+    A row has a text (`text`, `contents`, `passage`, `body`, …) and usually a title and an id (`id`, `_id`, `docid`,
+    `pid`, …). A row without an id is keyed by a hash of its content, and then equal rows are one passage. `contents`
+    has the title on its first line; a row of one line is all text. A table whose first record is a number with one or
+    two texts (MS MARCO, ColBERT) has no header: id, text and title.
 
     Raises:
         DataError: if the file cannot be read, is empty, or has a bad row or a repeated id; a corpus with holes would
@@ -36,31 +44,39 @@ def read_corpus(path: str | Path) -> list[Passage]:
     """
     path = corpus_file(path)
     passages: dict[str, Passage] = {}
-    for row in iter_rows(path):
-        passage = _passage(row)
-        if isinstance(passage, BadRow):
-            raise DataError(f"{passage}; fix or remove the row")
-        if passage.id in passages:
+    equal = 0
+    for row in iter_rows(path, headerless=_headerless):
+        passage, has_id = _passage(row)
+        if passage.id in passages and has_id:
             raise DataError(f"{path}:{row.line}: id {passage.id!r} occurs twice, expected unique ids")
+        equal += passage.id in passages
         passages[passage.id] = passage
     if not passages:
         raise DataError(f"{path}: got an empty corpus, expected at least one passage")
+    if equal:
+        _LOG.warning("%s: %d rows without an id repeat another one word for word; each is one passage", path, equal)
     return list(passages.values())
 
 
-def _passage(row: Row | BadRow) -> Passage | BadRow:
+def _headerless(fields: Sequence[str]) -> tuple[str, ...] | None:
+    is_data = len(fields) in (2, 3) and fields[0].isdigit()
+    return ("id", "text", "title")[: len(fields)] if is_data else None
+
+
+def _passage(row: Row | BadRow) -> tuple[Passage, bool]:
+    """(the passage, does the row name its id?)."""
     if isinstance(row, BadRow):
-        return row
-    key = row.data.get("id", row.data.get("_id"))
-    text, title = row.data.get("text"), row.data.get("title") or ""
-    if text is None and isinstance(row.data.get("contents"), str):
-        first, _, text = row.data["contents"].partition("\n")
-        title = title or first.strip().strip('"')
-    if key is None or not isinstance(text, str) or not isinstance(title, str):
-        return BadRow(
-            row.file, row.line, f"got fields {sorted(row.data)}, expected id and text (and title), or id and contents"
+        raise DataError(f"{row}; fix or remove the row")
+    fields = RawRow(row.data)
+    found = title_and_text(row.data)
+    if found is None:
+        raise DataError(
+            f"{row.file}:{row.line}: {fields.found()}, expected a text (text, contents, passage, body, …), and usually"
+            " id and title; fix or remove the row"
         )
-    return Passage(str(key), title, text)
+    title, text = found
+    key = next((plain_text(value) for _, value in fields.first(_ID_FIELDS)), "")
+    return Passage(key or passage_id(title, text), title, text), bool(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +92,7 @@ class BuiltCorpus:
     fingerprint: str
 
 
-def build_corpus(files: Sequence[str | Path], folder: str | Path) -> BuiltCorpus:
+def build_corpus(files: Sequence[str | Path], folder: str | Path, names: FieldNames = KNOWN_NAMES) -> BuiltCorpus:
     """Write the closed corpus of question files: every paragraph once, keyed by its content, to `passages.jsonl` with a
     `manifest.json`.
 
@@ -92,7 +108,7 @@ def build_corpus(files: Sequence[str | Path], folder: str | Path) -> BuiltCorpus
     seen: set[bytes] = set()
     questions, paragraphs, bad_rows = 0, 0, []
     with partial.open("w", encoding="utf-8") as out:
-        for item in (item for path in files for item in iter_items(path)):
+        for item in (item for path in files for item in iter_items(path, names=names)):
             if isinstance(item, BadRow):
                 bad_rows.append(item)
                 continue

@@ -1,4 +1,4 @@
-"""Questions from files: streaming, splits, shuffles, and what to do with bad rows."""
+"""Questions from files: reading, streaming, and what to do with bad rows."""
 
 import hashlib
 import logging
@@ -6,23 +6,22 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 
-from a2tgpo.envs.data.rows import MAX_ROW_BYTES, BadRow, Row, iter_json_lines, iter_rows
-from a2tgpo.envs.data.shapes import Item, ShapeError, to_item
+from a2tgpo.checks import check_choice
+from a2tgpo.envs.data.containers import iter_rows
+from a2tgpo.envs.data.fields import KNOWN_NAMES, FieldNames, ShapeError
+from a2tgpo.envs.data.json_files import iter_json_lines
+from a2tgpo.envs.data.rows import MAX_ROW_BYTES, BadRow, Row
+from a2tgpo.envs.data.shapes import Item, to_item
 from a2tgpo.envs.records import Passage, Question
-from a2tgpo.envs.scoring.answers import normalize_text
-from a2tgpo.errors import ConfigError, DataError
+from a2tgpo.errors import DataError
 
 OnBadRow = Literal["error", "skip"]
 """What a reader does with a row that it cannot use."""
-SPLITS: dict[str, float] = {"train": 0.8, "validation": 0.1, "test": 0.1}
-"""Shares of a file that is split by hash."""
-_SYNONYMS = {"dev": "validation", "valid": "validation", "val": "validation"}
 _LOG = logging.getLogger("a2tgpo.envs")
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +41,18 @@ class Reading:
         return tuple({passage.id: passage for item in self.items for passage in item.passages}.values())
 
 
-def iter_items(path: str | Path, max_row_bytes: int = MAX_ROW_BYTES) -> Iterator[Item | BadRow]:
-    """The questions of a file in order, and its bad rows where they are. An id that occurred before makes a bad row."""
+def iter_items(
+    path: str | Path, max_row_bytes: int = MAX_ROW_BYTES, names: FieldNames = KNOWN_NAMES
+) -> Iterator[Item | BadRow]:
+    """The questions of a file in order, and its bad rows where they are. An id that occurred before makes a bad row.
+
+    Args:
+        names: fields to read instead of those that are known.
+    """
     first_line: dict[str, int] = {}
     stem = Path(path).name.partition(".")[0]
-    for row in iter_rows(path, max_row_bytes):
-        item = _item(row, stem) if isinstance(row, Row) else row
+    for row in iter_rows(path, max_row_bytes, _headerless):
+        item = _item(row, stem, names) if isinstance(row, Row) else row
         if isinstance(item, Item):
             known = first_line.setdefault(item.question.id, row.line)
             if known != row.line:
@@ -55,28 +60,34 @@ def iter_items(path: str | Path, max_row_bytes: int = MAX_ROW_BYTES) -> Iterator
         yield item
 
 
-def _item(row: Row, stem: str) -> Item | BadRow:
+def _item(row: Row, stem: str, names: FieldNames) -> Item | BadRow:
     try:
-        return to_item(row.data, f"{stem}:{row.line}")
+        return to_item(row.data, f"{stem}:{row.line}", names)
     except ShapeError as error:
         return BadRow(row.file, row.line, str(error))
 
 
-def read(path: str | Path, on_bad_row: OnBadRow = "error") -> Reading:
+def _headerless(fields: Sequence[str]) -> tuple[str, ...] | None:
+    """DPR's tables begin with data: a question and a list of answers."""
+    is_list = len(fields) == 2 and fields[1].startswith("[") and fields[1].endswith("]")
+    return ("question", "answers") if is_list else None
+
+
+def read(path: str | Path, on_bad_row: OnBadRow = "error", names: FieldNames = KNOWN_NAMES) -> Reading:
     """Read a whole file.
 
     Args:
         on_bad_row: "error" stops at the first bad row; "skip" leaves bad rows out, reports how many and why in the log,
             and returns them.
+        names: fields to read instead of those that are known.
 
     Raises:
-        DataError: if the file cannot be read, holds no usable row, or has a bad row with `on_bad_row="error"`.
+        DataError: if the file cannot be read, has no usable row, or has a bad row with `on_bad_row="error"`.
     """
-    if on_bad_row not in ("error", "skip"):
-        raise ConfigError(f"on_bad_row: got {on_bad_row!r}, expected 'error' or 'skip'")
+    check_choice("on_bad_row", on_bad_row, ("error", "skip"))
     items: list[Item] = []
     bad_rows: list[BadRow] = []
-    for item in iter_items(path):
+    for item in iter_items(path, names=names):
         if isinstance(item, Item):
             items.append(item)
         elif on_bad_row == "error":
@@ -86,69 +97,17 @@ def read(path: str | Path, on_bad_row: OnBadRow = "error") -> Reading:
     if bad_rows:
         _LOG.warning("%s: %d rows read, %d skipped; first: %s", path, len(items), len(bad_rows), bad_rows[0])
     if not items:
-        raise DataError(f"{path}: got no usable question, expected at least one ({len(bad_rows)} bad rows)")
+        first = f"; first: {bad_rows[0]}" if bad_rows else ""
+        raise DataError(f"{path}: got no usable question, expected at least one ({len(bad_rows)} bad rows{first})")
     return Reading(tuple(items), tuple(bad_rows))
 
 
-def split_of(question: Question, shares: Mapping[str, float] | None = None, seed: int = 0) -> str:
-    """The split of a question: a hash of its normalised text, so that equal questions under different ids never
-    straddle two splits.
-    """
-    shares = shares or SPLITS
-    digest = hashlib.sha256(
-        f"{seed}\0{normalize_text(question.text) or question.text}".encode("utf-8", "surrogatepass")
-    ).digest()
-    place = int.from_bytes(digest[:8], "big") / 2**64 * sum(shares.values())
-    for name, share in shares.items():
-        place -= share
-        if place < 0:
-            return name
-    return list(shares)[-1]
-
-
-def split_items(items: Iterable[Item], split: str, seed: int = 0) -> list[Item]:
-    """The items of one split; "all" = every one.
-
-    Raises:
-        ConfigError: for an unknown split.
-    """
-    if split == "all":
-        return list(items)
-    name = _SYNONYMS.get(split, split)
-    if name not in SPLITS:
-        raise ConfigError(f"split: got {split!r}, expected all, {', '.join(SPLITS)}")
-    return [item for item in items if split_of(item.question, seed=seed) == name]
-
-
-def file_of_split(folder: Path, split: str) -> Path:
-    """The one data file in a folder whose name contains the split's name.
-
-    Raises:
-        DataError: if there is none, or more than one.
-    """
-    names = {
-        split,
-        *(synonym for synonym, name in _SYNONYMS.items() if name == _SYNONYMS.get(split, split)),
-        _SYNONYMS.get(split, split),
-    }
-    candidates = sorted(
-        path for path in folder.iterdir() if path.is_file() and any(name in path.stem.lower() for name in names)
-    )
-    if len(candidates) != 1:
-        raise DataError(
-            f"{folder}: got {[path.name for path in candidates]} for split {split!r}, expected exactly one file whose"
-            " name contains it"
-        )
-    return candidates[0]
-
-
-def shuffled(items: Sequence[_T], seed: int) -> list[_T]:
-    """All items in a seeded order."""
-    return [items[row] for row in np.random.default_rng(seed).permutation(len(items))]
-
-
 def stream(
-    paths: Sequence[str | Path], seed: int | None = None, buffer: int = 10_000, on_bad_row: OnBadRow = "skip"
+    paths: Sequence[str | Path],
+    seed: int | None = None,
+    buffer: int = 10_000,
+    on_bad_row: OnBadRow = "skip",
+    names: FieldNames = KNOWN_NAMES,
 ) -> Iterator[Item]:
     """The questions of files that need not fit into memory; with a seed, shuffled within a moving buffer, the same way
     every time.
@@ -156,11 +115,12 @@ def stream(
     Raises:
         DataError: see `read`.
     """
+    check_choice("on_bad_row", on_bad_row, ("error", "skip"))
     rng = None if seed is None else np.random.default_rng(seed)
     held: list[Item] = []
     skipped: Counter[str] = Counter()
     for path in paths:
-        for item in iter_items(path):
+        for item in iter_items(path, names=names):
             if isinstance(item, BadRow):
                 if on_bad_row == "error":
                     raise DataError(str(item))
@@ -179,6 +139,36 @@ def stream(
         yield from (held[row] for row in rng.permutation(len(held)))
 
 
+def mixed(parts: Mapping[str, Sequence[Item]], weights: Mapping[str, float]) -> list[Item]:
+    """The questions of several data sets as one, in the proportions of their weights.
+
+    A data set that has more questions than its share is thinned; which stay is decided by a hash of their ids. None is
+    asked twice. An id that two data sets use is prefixed with the data set's name in both.
+
+    Args:
+        parts: name of a data set → its questions.
+        weights: name → weight, positive.
+    """
+    scale = min(len(items) / weights[name] for name, items in parts.items())
+    chosen = {name: _thinned(items, round(scale * weights[name])) for name, items in parts.items()}
+    uses = Counter(item.question.id for items in chosen.values() for item in items)
+    return [
+        item if uses[item.question.id] == 1 else _renamed(item, f"{name}/{item.question.id}")
+        for name, items in chosen.items()
+        for item in items
+    ]
+
+
+def _thinned(items: Sequence[Item], size: int) -> list[Item]:
+    """So many of the items, in their order."""
+    by_hash = sorted(range(len(items)), key=lambda row: hashlib.sha256(items[row].question.id.encode()).digest())
+    return [items[row] for row in sorted(by_hash[: max(size, 1)])]
+
+
+def _renamed(item: Item, question_id: str) -> Item:
+    return replace(item, question=replace(item.question, id=question_id))
+
+
 def read_aliases(path: str | Path) -> dict[str, tuple[str, ...]]:
     """2Wiki's `id_aliases.json`: entity id to its other names, demonyms included as the official evaluation does.
 
@@ -187,8 +177,10 @@ def read_aliases(path: str | Path) -> dict[str, tuple[str, ...]]:
     """
     aliases: dict[str, tuple[str, ...]] = {}
     path = Path(path)
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; check the path of the aliases")
     # the official file has one object per line in spite of its name
-    rows = iter_json_lines(path) if path.suffix == ".json" else iter_rows(path)
+    rows = iter_json_lines(path, MAX_ROW_BYTES) if path.suffix == ".json" else iter_rows(path)
     for row in rows:
         if isinstance(row, BadRow) or not isinstance(row.data.get("Q_id"), str):
             raise DataError(f"{path}:{row.line}: got no alias row, expected an object with Q_id, aliases and demonyms")

@@ -71,7 +71,7 @@ def test_a_corpus_needs_paragraphs(tmp_path: Path) -> None:
     [
         ([], "empty corpus"),
         (['{"id": 1, "text": "x"}', '{"id": 1, "text": "y"}'], ":2: id '1' occurs twice"),
-        (['{"title": "x"}'], r"c\.jsonl:1: got fields \['title'\]"),
+        (['{"title": "x"}'], r"c\.jsonl:1: found the fields title, expected a text"),
         (['{"id": 1, "text": "x"}', "{"], r"c\.jsonl:2: not JSON"),
     ],
 )

@@ -10,20 +10,12 @@ from typing import Any
 
 import pytest
 
-from a2tgpo.envs.data.datasets import (
-    SPLITS,
-    file_of_split,
-    iter_items,
-    read,
-    read_aliases,
-    shuffled,
-    split_items,
-    split_of,
-    stream,
-    with_aliases,
-)
-from a2tgpo.envs.data.rows import BadRow, iter_rows
-from a2tgpo.envs.data.shapes import Item, ShapeError, passage_id, to_item
+from a2tgpo.envs.data.containers import iter_rows
+from a2tgpo.envs.data.datasets import iter_items, read, read_aliases, stream, with_aliases
+from a2tgpo.envs.data.fields import ShapeError
+from a2tgpo.envs.data.rows import BadRow
+from a2tgpo.envs.data.shapes import Item, passage_id, to_item
+from a2tgpo.envs.data.splits import SPLITS, files_of_split, split_items, split_of
 from a2tgpo.envs.records import Question
 from a2tgpo.envs.scoring.answers import exact_match, f1
 from a2tgpo.errors import DataError
@@ -478,11 +470,11 @@ def test_splits_do_not_depend_on_the_other_rows() -> None:
 def test_split_files_in_a_folder(tmp_path: Path) -> None:
     for name in ("hotpot_train_v1.1.json", "hotpot_dev_distractor_v1.json"):
         (tmp_path / name).write_text(json.dumps(some(1)))
-    assert file_of_split(tmp_path, "validation").name == "hotpot_dev_distractor_v1.json"
-    assert file_of_split(tmp_path, "dev").name == "hotpot_dev_distractor_v1.json"
-    assert file_of_split(tmp_path, "train").name == "hotpot_train_v1.1.json"
+    assert files_of_split(tmp_path, "validation") == [tmp_path / "hotpot_dev_distractor_v1.json"]
+    assert files_of_split(tmp_path, "dev") == [tmp_path / "hotpot_dev_distractor_v1.json"]
+    assert files_of_split(tmp_path, "train") == [tmp_path / "hotpot_train_v1.1.json"]
     with pytest.raises(DataError, match="exactly one file"):
-        file_of_split(tmp_path, "test")
+        files_of_split(tmp_path, "test")
 
 
 def test_streams_are_complete_seeded_and_bounded(tmp_path: Path) -> None:
@@ -498,12 +490,6 @@ def test_streams_are_complete_seeded_and_bounded(tmp_path: Path) -> None:
     assert mixed == [item.question.id for item in stream(paths, seed=1, buffer=50)]
     assert mixed != [item.question.id for item in stream(paths, seed=2, buffer=50)]
     assert all(int(key[2:]) < 60 for key in mixed[:10])  # an item cannot come before it was read: 50 held + 10
-
-
-def test_shuffles_are_seeded() -> None:
-    numbers = list(range(100))
-    assert sorted(shuffled(numbers, 3)) == numbers
-    assert shuffled(numbers, 3) == shuffled(numbers, 3) != shuffled(numbers, 4)
 
 
 def test_2wiki_aliases(tmp_path: Path) -> None:
