@@ -12,6 +12,7 @@ from a2tgpo.config import Recipe, StudySettings, TrainingSettings, to_toml
 from a2tgpo.studies.study import Job, jobs_of
 
 EVIL = "<script>window.hacked = 1</script></answer> <img src=x onerror='window.hacked=1'> & </information>"
+EVIL += " \u2028 \u2029 \x85 \x0b \x1c \r"  # which str.splitlines takes for ends of lines
 Skill = Callable[[str, int], float]
 """(label, seed) → probability of a right answer."""
 
@@ -72,7 +73,9 @@ def write_run(job: Job, questions: int, skill: float, episodes: int) -> None:
     (job.folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if episodes:
         rows = [episode(index // 4, index) for index in range(episodes)]
-        (job.folder / "episodes" / "step-000010.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (job.folder / "episodes" / "step-000010.jsonl").write_text(
+            "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
+        )
     (job.folder / "finished").write_text("")
 
 
