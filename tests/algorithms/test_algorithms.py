@@ -301,6 +301,9 @@ def test_gigpo_similar_states_count_as_one() -> None:
     ]
     assert GiGPO().tabulate(episodes).state.flatten().tolist() == [0, 1, 0, 2]
     assert GiGPO(state_similarity=0.9).tabulate(episodes).state.flatten().tolist() == [0, 0, 0, 1]
+    # another question's state is another state, however similar
+    apart = [episodes[0], episode(1, 0.0, base.replace("mountains", "mountain"))]
+    assert GiGPO(state_similarity=0.9).tabulate(apart).state.flatten().tolist() == [0, 1]
     with pytest.raises(ValueError, match="between 0 and 1"):
         GiGPO(state_similarity=1.0).tabulate(episodes)
 
