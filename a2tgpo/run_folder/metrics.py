@@ -51,6 +51,8 @@ SECTIONS: Final[tuple[Section, ...]] = (
             Metric("turns", "count", "mean turns of an episode", _BOTH),
             Metric("tokens", "tokens", "mean length of an episode, prompt and observations included", _BOTH),
             Metric("action_tokens", "tokens", "mean tokens of an episode that the policy sampled", _BOTH),
+            Metric("action_tokens_min", "tokens", "of the episode with the fewest", _BOTH),
+            Metric("action_tokens_max", "tokens", "of the episode with the most", _BOTH),
             Metric("invalid_turns", "share", "of the turns: no action could be read", _BOTH),
             Metric("gain_per_turn", "nats", "mean information gain over all scored turns", _BOTH),
             Metric("failed", "share", "of the episodes: broken by something around the agent, in no other mean", _BOTH),
@@ -76,6 +78,9 @@ SECTIONS: Final[tuple[Section, ...]] = (
         (
             Metric("informative_groups", "share", "of the groups: some turn has credit other than 0"),
             Metric("advantage_abs", "advantage", "mean size over turns"),
+            Metric("advantage_min", "advantage", "smallest of any turn"),
+            Metric("advantage_mean", "advantage", "mean over turns"),
+            Metric("advantage_max", "advantage", "largest of any turn"),
             Metric("clip_scale_min", "factor", "narrowest clip range of a turn, as a multiple of the algorithm's"),
             Metric("clip_scale_max", "factor", "widest clip range of a turn"),
         ),

@@ -1,5 +1,6 @@
 """Scores of a policy on held-out questions, with the very rollout that training uses."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,6 +74,7 @@ def episode_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
     else.
     """
     played = [episode for episode in episodes if not episode.failed]
+    lengths = [float(episode.num_action_tokens) for episode in played]
     return {
         "em": mean(episode.em for episode in played),
         "f1": mean(episode.f1 for episode in played),
@@ -81,7 +83,9 @@ def episode_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
         "searches": mean(float(episode.searches) for episode in played),
         "turns": mean(float(episode.num_turns) for episode in played),
         "tokens": mean(float(episode.num_tokens) for episode in played),
-        "action_tokens": mean(float(episode.num_action_tokens) for episode in played),
+        "action_tokens": mean(lengths),
+        "action_tokens_min": min(lengths, default=math.nan),
+        "action_tokens_max": max(lengths, default=math.nan),
         "invalid_turns": mean(float(turn.action == "invalid") for episode in played for turn in episode.turns),
         "gain_per_turn": mean(gain for episode in played for gain in _gains(episode)),
         "failed": mean(float(episode.failed) for episode in episodes),

@@ -36,6 +36,9 @@ def credit_metrics(table: TurnTable, credit: Credit) -> dict[str, float]:
     return {
         "informative_groups": float(varied.float().mean()),
         "advantage_abs": float(advantage.abs().mean()),
+        "advantage_min": float(advantage.min()),
+        "advantage_mean": float(advantage.mean()),
+        "advantage_max": float(advantage.max()),
         "clip_scale_min": float(scale.min()),
         "clip_scale_max": float(scale.max()),
     }
