@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "a2tgpo.commands.evaluate:evaluate",
         "score a run or a model folder on held-out questions: a2tgpo evaluate RUN",
     ),
+    "export": ("a2tgpo.commands.export:export", "a run's policy as a model folder: a2tgpo export RUN -o FOLDER"),
     "baseline": (
         "a2tgpo.commands.baseline:baseline",
         "what one compares with: baseline table [--model FOLDER], baseline sb3 --algo ppo|a2c|dqn",
