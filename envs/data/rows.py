@@ -111,10 +111,10 @@ def object_row(path: Path, line: int, value: Any) -> Row | BadRow:
 def _lone_surrogate(value: Any, name: str = "") -> str | None:
     """The field in which a text cannot be encoded, else None."""
     if isinstance(value, str):
-        return None if value.isascii() or _encodable(value) else name
+        return None if value.isascii() or encodable(value) else name
     if isinstance(value, Mapping):
         for key, entry in value.items():
-            if not _encodable(str(key)):
+            if not encodable(str(key)):
                 return name
             found = _lone_surrogate(entry, name or str(key))
             if found is not None:
@@ -127,7 +127,8 @@ def _lone_surrogate(value: Any, name: str = "") -> str | None:
     return None
 
 
-def _encodable(text: str) -> bool:
+def encodable(text: str) -> bool:
+    """Can the text be written as UTF-8? Half of a surrogate pair cannot."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

@@ -3,11 +3,10 @@
     POST /retrieve  {"queries": [...], "topk": 3, "return_scores": true}
     → {"result": [[{"document": {"id", "contents"}, "score"}, …] per query]}
 
-`contents` is the title on the first line, usually in quotation marks, then the text. Whatever the server does (slow,
+`contents` is the title on the first line, in quotation marks with its own ones doubled, then the text. Whatever the server does (slow,
 wrong, down, half an answer), a call ends within its deadline, with passages or a `RetrievalError`.
 """
 
-import hashlib
 import http.client
 import json
 import math
@@ -17,6 +16,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from a2tgpo.envs.data.fields import plain_text
+from a2tgpo.envs.data.paragraphs import title_and_text
+from a2tgpo.envs.data.rows import encodable
+from a2tgpo.envs.data.shapes import passage_id
 from a2tgpo.envs.records import Passage
 from a2tgpo.errors import ConfigError, RetrievalError
 
@@ -132,32 +135,32 @@ def _passage(hit: Any) -> Passage:
         raise RetrievalError(
             f"answer has a hit of type {type(hit).__name__}, expected an object with document and score"
         )
-    contents = document.get("contents")
-    if isinstance(contents, str):
-        title, _, text = contents.partition("\n")
-        title = title[1:-1] if len(title) > 1 and title[0] == title[-1] == '"' else title
-    elif isinstance(document.get("text"), str):
-        title, text = str(document.get("title") or ""), document["text"]
-    else:
+    found = title_and_text(document)
+    if found is None:
         raise RetrievalError(f"answer has a document with fields {sorted(map(str, document))}, expected contents")
+    title, text = found
     key = document.get("id")
-    score = hit.get("score")
-    value = float(score) if isinstance(score, int | float) and not isinstance(score, bool) else math.nan
-    return Passage(
-        (
-            str(key)
-            if key is not None
-            else hashlib.sha256(f"{title}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:20]
-        ),
-        title,
-        text,
-        value,
+    passage = Passage(
+        passage_id(title, text) if key is None else plain_text(key), title, text, _score(hit.get("score"))
     )
+    if not all(encodable(part) for part in (passage.id, title, text)):
+        raise RetrievalError("answer has a document with half of a surrogate pair, which is no character of any text")
+    return passage
+
+
+def _score(value: Any) -> float:
+    """A score; NaN where there is none, or one that is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise RetrievalError(f"answer has a score of {len(str(value))} digits, expected a number") from error
 
 
 def to_hit(passage: Passage, with_score: bool) -> dict[str, Any]:
     """A passage as the API writes it."""
-    title = " ".join(passage.title.splitlines())
+    title = " ".join(passage.title.split("\n")).replace('"', '""')
     document = {"id": passage.id, "contents": f'"{title}"\n{passage.text}'}
     return (
         {"document": document, "score": None if math.isnan(passage.score) else passage.score}

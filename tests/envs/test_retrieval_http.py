@@ -68,11 +68,11 @@ def test_plain_client() -> None:
         status, answer = post(url, json.dumps({"queries": ["mona"], "topk": 1, "return_scores": True}).encode())
         assert status == 200
         [[hit]] = answer["result"]
-        assert hit["document"] == {"id": "p1", "contents": '"The "Mona" Lisa"\nPainted by Leonardo.\nSecond line.'}
+        assert hit["document"] == {"id": "p1", "contents": '"The ""Mona"" Lisa"\nPainted by Leonardo.\nSecond line.'}
         assert hit["score"] > 0
         status, answer = post(url, json.dumps({"queries": ["mona", "xyzzy"]}).encode())
         assert answer == {
-            "result": [[{"id": "p1", "contents": '"The "Mona" Lisa"\nPainted by Leonardo.\nSecond line.'}], []]
+            "result": [[{"id": "p1", "contents": '"The ""Mona"" Lisa"\nPainted by Leonardo.\nSecond line.'}], []]
         }
         assert post(url, json.dumps({"queries": [], "topk": None}).encode()) == (200, {"result": []})
         with urllib.request.urlopen(url + "/health", timeout=10) as health:
