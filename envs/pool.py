@@ -5,11 +5,8 @@ from dataclasses import dataclass, field
 
 from a2tgpo.checks import check_whole
 from a2tgpo.envs.records import Passage, Question
-from a2tgpo.envs.retrieval.base import LocalRetriever, Retriever, Retrievers
+from a2tgpo.envs.retrieval.base import Found, LocalRetriever, Retriever, Retrievers
 from a2tgpo.errors import ConfigError, RetrievalError
-
-Found = list[Passage] | RetrievalError
-"""What one query led to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from gymnasium.vector import AutoresetMode
 
 from a2tgpo.envs import Passage, Question, SearchQAVectorEnv
 from a2tgpo.envs.retrieval import Bm25Retriever, Retriever
+from a2tgpo.envs.retrieval.base import Found
 from a2tgpo.envs.retrieval.text import terms
 
 _VOCABULARY = 40_000
@@ -57,7 +58,7 @@ class _Timed:
         self.seconds = 0.0
         self.calls = 0
 
-    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+    def search(self, queries: Sequence[str], k: int) -> Sequence[Found]:
         started = time.perf_counter()
         found = self.inner.search(queries, k)
         self.seconds += time.perf_counter() - started

@@ -12,6 +12,7 @@ from a2tgpo.bench.env import synthetic_corpus, synthetic_queries
 from a2tgpo.envs.data.datasets import read
 from a2tgpo.envs.records import Passage, Question
 from a2tgpo.envs.retrieval import Bm25Retriever, RankBm25Retriever, Retriever
+from a2tgpo.envs.retrieval.base import passages_of
 from a2tgpo.errors import ConfigError
 
 RECALL_AT = (3, 5, 10)
@@ -93,7 +94,7 @@ def recall(retriever: Retriever, questions: Sequence[Question]) -> tuple[float, 
     supported = [question for question in questions if question.supporting]
     if not supported:
         return ()
-    hits = retriever.search([question.text for question in supported], max(RECALL_AT))
+    hits = passages_of(retriever.search([question.text for question in supported], max(RECALL_AT)))
     found = []
     for k in RECALL_AT:
         parts = [

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from a2tgpo.envs.records import Passage
-from a2tgpo.envs.retrieval.base import Retriever
+from a2tgpo.envs.retrieval.base import Found, Retriever, raise_if_all_failed
 from a2tgpo.errors import DataError, RetrievalError
 
 _LOG = logging.getLogger("a2tgpo.envs")
@@ -46,15 +46,15 @@ class Cache:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
 
-    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+    def search(self, queries: Sequence[str], k: int) -> Sequence[Found]:
         """See `Retriever.search`."""
         keys = [self._key(query, k) for query in queries]
-        known = self._read(keys)
+        known: dict[str, Found] = dict(self._read(keys))
         missing = dict.fromkeys(query for query, key in zip(queries, keys, strict=True) if key not in known)
         if missing:
             found = dict(zip(missing, self.inner.search(list(missing), k), strict=True))
             fresh = {self._key(query, k): hits for query, hits in found.items()}
-            self._write(fresh)
+            self._write({key: hits for key, hits in fresh.items() if not isinstance(hits, RetrievalError)})
             known |= fresh
         return [known[key] for key in keys]
 
@@ -124,19 +124,14 @@ class Recorder:
         self.path = Path(path)
         self._lock = threading.Lock()
 
-    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+    def search(self, queries: Sequence[str], k: int) -> Sequence[Found]:
         """See `Retriever.search`."""
         try:
             results = self.inner.search(queries, k)
         except RetrievalError as error:
-            self._append([{"query": query, "k": k, "error": str(error)} for query in queries])
+            self._append([_recorded(query, k, error) for query in queries])
             raise
-        self._append(
-            [
-                {"query": query, "k": k, "hits": json.loads(_encode(hits))}
-                for query, hits in zip(queries, results, strict=True)
-            ]
-        )
+        self._append([_recorded(query, k, hits) for query, hits in zip(queries, results, strict=True)])
         return results
 
     def _append(self, entries: list[dict[str, Any]]) -> None:
@@ -166,13 +161,15 @@ class Replay:
             except (ValueError, KeyError, TypeError) as error:
                 raise DataError(f"{path}:{number}: not a recorded search: {error!r}; record again") from error
 
-    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+    def search(self, queries: Sequence[str], k: int) -> Sequence[Found]:
         """See `Retriever.search`; a query that was never recorded is a failure."""
         entries = [self._next(query, k) for query in queries]
-        for entry in entries:
-            if "error" in entry:
-                raise RetrievalError(entry["error"])
-        return [_decode(json.dumps(entry["hits"])) for entry in entries]
+        return raise_if_all_failed(
+            [
+                RetrievalError(entry["error"]) if "error" in entry else _decode(json.dumps(entry["hits"]))
+                for entry in entries
+            ]
+        )
 
     def _next(self, query: str, k: int) -> dict[str, Any]:
         recorded = self._entries.get((query, k))
@@ -181,6 +178,13 @@ class Replay:
         place = self._place[query, k]
         self._place[query, k] = place + 1
         return recorded[min(place, len(recorded) - 1)]
+
+
+def _recorded(query: str, k: int, hits: Found) -> dict[str, Any]:
+    entry: dict[str, Any] = {"query": query, "k": k}
+    if isinstance(hits, RetrievalError):
+        return entry | {"error": str(hits)}
+    return entry | {"hits": json.loads(_encode(hits))}
 
 
 def _encode(hits: Sequence[Passage]) -> str:

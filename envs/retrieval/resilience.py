@@ -9,8 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from a2tgpo.envs.records import Passage
-from a2tgpo.envs.retrieval.base import Retriever
+from a2tgpo.envs.retrieval.base import Found, Retriever, raise_if_all_failed
 from a2tgpo.errors import ConfigError, RetrievalError
 
 Clock = Callable[[], float]
@@ -31,11 +30,11 @@ class TimeLimit:
         self.seconds = seconds
         self._slots = threading.BoundedSemaphore(max_abandoned + 1)
 
-    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+    def search(self, queries: Sequence[str], k: int) -> Sequence[Found]:
         """See `Retriever.search`."""
         if not self._slots.acquire(blocking=False):
             raise RetrievalError("too many searches are still hanging; the engine does not answer")
-        outcome: list[list[list[Passage]] | BaseException] = []
+        outcome: list[Sequence[Found] | BaseException] = []
         thread = threading.Thread(target=self._run, args=(queries, k, outcome), daemon=True)
         thread.start()
         thread.join(self.seconds)
@@ -45,7 +44,7 @@ class TimeLimit:
             raise outcome[0]
         return outcome[0]
 
-    def _run(self, queries: Sequence[str], k: int, outcome: list[list[list[Passage]] | BaseException]) -> None:
+    def _run(self, queries: Sequence[str], k: int, outcome: list[Sequence[Found] | BaseException]) -> None:
         try:
             outcome.append(self.inner.search(queries, k))
         except BaseException as error:  # carried over to the calling thread, which raises it
@@ -55,8 +54,8 @@ class TimeLimit:
 
 
 class Retries:
-    """Asks again after a transient failure, at most `times` times, after a random wait below an exponentially growing
-    limit.
+    """Asks the queries whose failure may pass again, at most `times` times, after a random wait below an exponentially
+    growing limit.
     """
 
     def __init__(
@@ -77,16 +76,24 @@ class Retries:
         self._random = random.Random(seed)
         self._sleep = sleep
 
-    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+    def search(self, queries: Sequence[str], k: int) -> Sequence[Found]:
         """See `Retriever.search`."""
-        for attempt in range(self.times):
-            try:
-                return self.inner.search(queries, k)
-            except RetrievalError as error:
-                if not error.transient:
-                    raise
-            self._sleep(self._random.uniform(0, min(self.max_seconds, self.base_seconds * 2**attempt)))
-        return self.inner.search(queries, k)
+        found: list[Found] = [RetrievalError("not asked yet")] * len(queries)
+        for attempt in range(self.times + 1):
+            again = [place for place, hits in enumerate(found) if isinstance(hits, RetrievalError) and hits.transient]
+            if not again:
+                break
+            if attempt:
+                self._sleep(self._random.uniform(0, min(self.max_seconds, self.base_seconds * 2 ** (attempt - 1))))
+            for place, hits in zip(again, self._ask([queries[place] for place in again], k), strict=True):
+                found[place] = hits
+        return raise_if_all_failed(found)
+
+    def _ask(self, queries: Sequence[str], k: int) -> Sequence[Found]:
+        try:
+            return self.inner.search(queries, k)
+        except RetrievalError as error:
+            return [error] * len(queries)
 
 
 class CircuitBreaker:
@@ -109,7 +116,7 @@ class CircuitBreaker:
         self._failed = 0
         self._closed_until = 0.0
 
-    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+    def search(self, queries: Sequence[str], k: int) -> Sequence[Found]:
         """See `Retriever.search`."""
         with self._lock:
             if self._failed >= self.failures:

@@ -7,13 +7,15 @@ them; bodies, queries and hits are bounded too, and every error is JSON.
 
 import json
 import logging
+import socket
 import threading
+import time
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from a2tgpo.envs.retrieval.base import LocalRetriever, Retriever
+from a2tgpo.envs.retrieval.base import LocalRetriever, Retriever, check_retriever, passages_of
 from a2tgpo.envs.retrieval.http import to_hit
 from a2tgpo.errors import RetrievalError
 
@@ -24,6 +26,7 @@ MAX_TOP_K = 100
 MAX_CONNECTIONS = 128
 DEFAULT_TOP_K = 3
 IDLE_SECONDS = 30
+"""For a whole request, and for each part of an answer."""
 _LOG = logging.getLogger("a2tgpo.envs.retrieval.server")
 
 
@@ -39,7 +42,12 @@ class RetrieverServer(ThreadingHTTPServer):
     """Serves one retriever. `serve_forever()` blocks, `shutdown()` (from another thread) ends it; port 0 picks a free
     one.
 
+    A connection has 30 s for each request, from the end of the one before, and for taking each answer. Where all 128
+    places are taken, the connection that has made the server wait longest gives way to a new one, so clients that send
+    a byte now and then cannot keep others out.
+
     Raises:
+        ConfigError: for what is no retriever.
         OSError: if the port is taken.
     """
 
@@ -47,8 +55,11 @@ class RetrieverServer(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self, retriever: Retriever, host: str = "127.0.0.1", port: int = 8000) -> None:
+        check_retriever(retriever)
         self.retriever = retriever
-        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._waiting: dict[socket.socket, float | None] = {}
+        """Every connection, and since when the server waits for it; None while it searches for it."""
+        self._lock = threading.Lock()
         super().__init__((host, port), _Handler)
 
     @property
@@ -56,8 +67,25 @@ class RetrieverServer(ThreadingHTTPServer):
         host, port = self.server_address[:2]
         return f"http://{host!s}:{port}"
 
+    def waits_for(self, connection: socket.socket) -> None:
+        """The connection has to send, or to take, something now."""
+        self._note(connection, time.monotonic())
+
+    def searches_for(self, connection: socket.socket) -> None:
+        """The connection's request is complete; what takes time now is not its fault."""
+        self._note(connection, None)
+
+    def _note(self, connection: socket.socket, since: float | None) -> None:
+        with self._lock:
+            if connection in self._waiting:  # not after it was cut
+                self._waiting[connection] = since
+
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._free.acquire(blocking=False):
+        with self._lock:
+            room = len(self._waiting) < MAX_CONNECTIONS or self._cut_slowest()
+            if room:
+                self._waiting[request] = time.monotonic()
+        if not room:
             self.shutdown_request(request)
             return
         super().process_request(request, client_address)
@@ -66,7 +94,29 @@ class RetrieverServer(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            with self._lock:
+                self._waiting.pop(request, None)
+
+    def service_actions(self) -> None:
+        """End the connections whose time is over; called again and again by `serve_forever`."""
+        with self._lock:
+            late = time.monotonic() - IDLE_SECONDS
+            for connection in [c for c, since in self._waiting.items() if since is not None and since < late]:
+                self._cut(connection)
+
+    def _cut_slowest(self) -> bool:
+        """End the connection that is waited for longest; False if all are being answered."""
+        waiting = {connection: since for connection, since in self._waiting.items() if since is not None}
+        if waiting:
+            self._cut(min(waiting, key=waiting.__getitem__))
+        return bool(waiting)
+
+    def _cut(self, connection: socket.socket) -> None:
+        del self._waiting[connection]
+        try:
+            connection.shutdown(socket.SHUT_RDWR)  # its thread finds it at its end, and closes it
+        except OSError:
+            return  # it ended by itself
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         _LOG.debug("connection of %s ended early", client_address, exc_info=True)
@@ -75,7 +125,15 @@ class RetrieverServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = IDLE_SECONDS
+    disable_nagle_algorithm = True  # an answer's last packet would wait 40 ms for the client's receipt
+    wbufsize = -1  # head and body of an answer leave together
     server: RetrieverServer
+    connection: socket.socket
+
+    def handle_one_request(self) -> None:
+        """One request of a connection that may have several."""
+        self.server.waits_for(self.connection)
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         """`/health`."""
@@ -90,7 +148,8 @@ class _Handler(BaseHTTPRequestHandler):
         """`/retrieve`."""
         try:
             queries, k, with_scores = read_request(self._body(), self.path)
-            results = self.server.retriever.search(queries, k)
+            self.server.searches_for(self.connection)
+            results = passages_of(self.server.retriever.search(queries, k))
         except _RefusedError as refusal:
             self.close_connection = True  # the body may be unread
             self._send(refusal.status, {"error": str(refusal)})
@@ -112,6 +171,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: HTTPStatus, answer: Mapping[str, Any]) -> None:
         data = json.dumps(answer).encode("ascii")
+        self.server.waits_for(self.connection)
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))

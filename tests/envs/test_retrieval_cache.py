@@ -11,6 +11,7 @@ import pytest
 
 from a2tgpo.envs.records import Passage
 from a2tgpo.envs.retrieval import Bm25Retriever
+from a2tgpo.envs.retrieval.base import passages_of
 from a2tgpo.envs.retrieval.cache import Cache, Recorder, Replay
 from a2tgpo.errors import DataError, RetrievalError
 
@@ -59,14 +60,14 @@ def test_failures_are_not_cached(tmp_path: Path) -> None:
     with pytest.raises(RetrievalError):
         cache.search(["mona"], 1)
     engine.fail = False
-    assert cache.search(["mona"], 1)[0][0].id == "p1"
+    assert passages_of(cache.search(["mona"], 1))[0][0].id == "p1"
 
 
 def _fill(path: str, start: int) -> int:
     engine = Counting()
     cache = Cache(engine, path, "a")
     for n in range(60):
-        assert cache.search([f"mona {(start + n) % 90}"], 1)[0][0].id == "p1"
+        assert passages_of(cache.search([f"mona {(start + n) % 90}"], 1))[0][0].id == "p1"
     return len(engine.asked)
 
 
@@ -82,7 +83,7 @@ def test_a_fork_opens_its_own_connection(tmp_path: Path) -> None:
     copy = pickle.loads(pickle.dumps(cache))
     assert copy.search(["mona"], 1) == cache.search(["mona"], 1)
     cache.close()
-    assert cache.search(["mona"], 1)[0][0].id == "p1"
+    assert passages_of(cache.search(["mona"], 1))[0][0].id == "p1"
 
 
 def test_a_damaged_cache_is_left_aside_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -91,7 +92,7 @@ def test_a_damaged_cache_is_left_aside_with_a_warning(tmp_path: Path, caplog: py
     cache = Cache(engine, tmp_path / "c", "a")
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            assert cache.search(["mona"], 1)[0][0].id == "p1"
+            assert passages_of(cache.search(["mona"], 1))[0][0].id == "p1"
     assert len(engine.asked) == 3
     assert len([record for record in caplog.records if "cannot be used" in record.message]) == 1
 

@@ -8,12 +8,10 @@ import itertools
 import json
 import math
 import socket
-import socketserver
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -21,26 +19,18 @@ import pytest
 from a2tgpo.envs import Question, SearchQAVectorEnv
 from a2tgpo.envs.records import Passage
 from a2tgpo.envs.retrieval import Bm25Retriever
+from a2tgpo.envs.retrieval.base import passages_of
 from a2tgpo.envs.retrieval.http import HttpRetriever, read_answer
 from a2tgpo.envs.retrieval.resilience import CircuitBreaker, Retries, TimeLimit, resilient
-from a2tgpo.envs.retrieval.server import MAX_BODY_BYTES, MAX_QUERIES, RetrieverServer
+from a2tgpo.envs.retrieval.server import MAX_BODY_BYTES, MAX_QUERIES
 from a2tgpo.errors import RetrievalError
+from tests.support.servers import Reply, answer, hang, raw_server, serving
 
 PASSAGES = [
     Passage("p1", 'The "Mona" Lisa', "Painted by Leonardo.\nSecond line."),
     Passage("p2", "Zürich", "A lake, 湖."),
     Passage("p3", "", "untitled lake"),
 ]
-
-
-@contextmanager
-def serving(retriever: Any) -> Iterator[str]:
-    with RetrieverServer(retriever, port=0) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        yield server.url
-        server.shutdown()
-        thread.join()
 
 
 def post(url: str, body: bytes, path: str = "/retrieve") -> tuple[int, Any]:
@@ -141,45 +131,7 @@ def test_a_failing_engine_behind_the_server() -> None:
         with pytest.raises(RetrievalError, match="HTTP 502") as caught:
             HttpRetriever(url).search(["mona"], 1)
         assert caught.value.transient
-        assert HttpRetriever(url).search(["mona"], 1)[0][0].id == "p1"
-
-
-Reply = Callable[[socket.socket], None]
-
-
-@contextmanager
-def raw_server(reply: Reply) -> Iterator[str]:
-    """A server that reads a request and then does with the socket what it likes."""
-
-    class Handler(socketserver.BaseRequestHandler):
-        def handle(self) -> None:
-            self.request.recv(65_536)
-            try:
-                reply(self.request)
-            except OSError:
-                return  # the client hung up, as it should
-
-    class Server(socketserver.ThreadingTCPServer):
-        daemon_threads = True
-        allow_reuse_address = True
-        block_on_close = False
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
-
-
-def answer(body: bytes, status: str = "200 OK", length: int | None = None) -> Reply:
-    size = len(body) if length is None else length
-    head = f"HTTP/1.1 {status}\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n".encode()
-    return lambda connection: connection.sendall(head + body)
-
-
-def hang(connection: socket.socket) -> None:
-    connection.recv(1)  # until the client hangs up
+        assert passages_of(HttpRetriever(url).search(["mona"], 1))[0][0].id == "p1"
 
 
 def drip(connection: socket.socket) -> None:
@@ -284,7 +236,7 @@ def test_long_answers_are_cut_to_k_and_unscored_ones_are_read() -> None:
         {"document": {"title": "U", "text": "y"}, "score": None},
         {"id": "c", "contents": "z"},
     ]
-    [hits] = read_answer(json.dumps({"result": [found]}).encode(), 1, 2)
+    [hits] = passages_of(read_answer(json.dumps({"result": [found]}).encode(), 1, 2))
     assert [(hit.title, hit.text) for hit in hits] == [("T", "x"), ("U", "y")]
     assert math.isnan(hits[0].score)
     assert len({hit.id for hit in hits}) == 2
@@ -327,8 +279,8 @@ def test_circuit_breaker_stops_asking_and_tries_again() -> None:
     with pytest.raises(RetrievalError, match="in a row"):
         breaker.search(["mona"], 1)
     now[0] = 21.0
-    assert breaker.search(["mona"], 1)[0][0].id == "p1"
-    assert breaker.search(["mona"], 1)[0][0].id == "p1"
+    assert passages_of(breaker.search(["mona"], 1))[0][0].id == "p1"
+    assert passages_of(breaker.search(["mona"], 1))[0][0].id == "p1"
     assert engine.calls == 6
 
 

@@ -12,6 +12,7 @@ from a2tgpo.envs.data.fields import ShapeError
 from a2tgpo.envs.data.paragraphs import split_contents, unwrapped
 from a2tgpo.envs.data.shapes import passage_id, to_item
 from a2tgpo.envs.records import Passage
+from a2tgpo.envs.retrieval.base import passages_of
 from a2tgpo.envs.retrieval.http import read_answer, to_hit
 from a2tgpo.errors import DataError
 
@@ -291,7 +292,7 @@ def test_titles_lose_their_wrapping_and_keep_their_own_marks(written: str, title
 def test_a_title_is_the_same_from_a_file_and_over_http(title: str, text: str, tmp_path: Path) -> None:
     hit = to_hit(Passage("1", title, text), False)
     answer = json.dumps({"result": [[hit]]}).encode()
-    [[passage]] = read_answer(answer, 1, 1)
+    [[passage]] = passages_of(read_answer(answer, 1, 1))
     (tmp_path / "c.jsonl").write_text(json.dumps(hit))
     [read_back] = read_corpus(tmp_path / "c.jsonl")
     assert (passage.title, passage.text) == (read_back.title, read_back.text) == (title, text)
