@@ -24,6 +24,8 @@ class StudyOptions:
     recipe: _Inline = field(default_factory=Recipe)
     runs: Path = Path("runs")
     """Folder for runs; a study goes into a folder of its own in there."""
+    allow: tuple[str, ...] = ()
+    """Manifest entries in which runs of a study, or two parts of a run, may differ."""
     dry_run: bool = False
     """Print the complete recipe and stop."""
 
@@ -34,7 +36,9 @@ def read_recipe(
     """The recipe with its settings; `None` if it was only to be printed. `changed` has the last word on the recipe."""
     name, rest = split_recipe(words, command)
     options = parse(StudyOptions, rest, command, StudyOptions(load_recipe(name)))
-    options = replace(options, recipe=changed(options.recipe))
+    study = options.recipe.study
+    allowed = replace(study, allow=tuple(dict.fromkeys([*study.allow, *options.allow])))
+    options = replace(options, recipe=changed(replace(options.recipe, study=allowed)))
     if options.dry_run:
         from a2tgpo.algorithms.loader import make_algorithm
         from a2tgpo.studies.contenders import contenders_of

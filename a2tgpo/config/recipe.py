@@ -126,6 +126,10 @@ class RolloutSettings:
     """Sampled tokens per turn."""
     max_episode_tokens: int = 160
     """Tokens per episode, prompt and observations included."""
+    on_bad_question: Literal["error", "skip"] = "error"
+    """What to do before step 0 about questions that are too long or have no gold answer that the tokenizer can
+    write.
+    """
     replays: int = 2
     """How many more times an episode is played that a search broke, or whatever else is around the agent."""
     max_failed: float = 0.5

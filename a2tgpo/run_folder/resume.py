@@ -101,7 +101,7 @@ def check_same_inputs(described: dict[str, Any], folder: Path, step: int, allowe
         shown = ", ".join(f"{name} {_short(before)} (now {_short(now)})" for name, (before, now) in refused.items())
         raise ConfigError(
             f"run folder: {folder} was begun with {shown}, expected the same; put back what it was, or accept it with"
-            f" --study.allow {' '.join(refused)}, and the manifest will say so"
+            f" --allow {' '.join(refused)}, and the manifest will say so"
         )
     latest = flat(first) | {name: value for part in parts.values() for name, value in part.items()}
     noted = {

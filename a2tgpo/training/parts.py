@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,13 @@ from a2tgpo.errors import ConfigError
 from a2tgpo.information_gain import Scoring
 from a2tgpo.policy import Policy
 from a2tgpo.policy.load import chat_of, load_policy
+from a2tgpo.training.preflight import check_retrieval, usable_questions
 from a2tgpo.training.rollout import Rollout
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The questions of one split and the means to play them."""
+    """The questions of one split that are asked, and the means to play them."""
 
     questions: tuple[Question, ...]
     rollout: Rollout
@@ -46,7 +47,8 @@ def build(recipe: Recipe, model_folder: Path) -> Parts:
     """Make the parts of a run whose policy starts from `model_folder`.
 
     Raises:
-        ConfigError: if a part cannot be made from the recipe.
+        ConfigError: if a part cannot be made from the recipe, or a question can be neither used nor skipped.
+        RetrievalError: if a search engine outside of this process does not answer.
     """
     algorithm = make_algorithm(recipe.algorithm, nested(recipe.algorithm_options))
     policy = load_policy(recipe.model, model_folder)
@@ -58,7 +60,18 @@ def build(recipe: Recipe, model_folder: Path) -> Parts:
         recipe, policy, engine, recipe.environment.validation_split, recipe.training.evaluate_questions
     )
     scoring = Scoring.of(train.rollout.env.protocol, recipe.information_gain, recipe.update.micro_batch_tokens)
+    names = recipe.environment.train_split, recipe.environment.validation_split
+    train, validation = (
+        _checked(split, name, policy, scoring, recipe) for split, name in zip((train, validation), names, strict=True)
+    )
     return Parts(policy, engine, algorithm, train, validation, scoring)
+
+
+def _checked(split: Split, name: str, policy: Policy, scoring: Scoring, recipe: Recipe) -> Split:
+    """The split with the questions that can be used; raises as `check_retrieval` and `usable_questions`."""
+    check_retrieval(split.rollout.env)
+    kept = usable_questions(split.rollout, policy.tokenizer, scoring, name, recipe.rollout.on_bad_question)
+    return replace(split, questions=kept)
 
 
 def make_split(recipe: Recipe, policy: Policy, engine: Engine, split: str, num_envs: int) -> Split:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from a2tgpo.engines.base import Engine, Sample, Sampling
-from a2tgpo.envs import SearchQAVectorEnv
+from a2tgpo.envs import Question, SearchQAVectorEnv
 from a2tgpo.envs.info import StepInfo
 from a2tgpo.envs.search_episode import Step
 from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
@@ -98,6 +98,16 @@ class Rollout:
             for place, episode in zip(failed, again, strict=True):
                 episodes[place] = episode
         return episodes
+
+    def prompt_lengths(self, questions: Sequence[Question]) -> list[int]:
+        """Tokens of each question's prompt."""
+        size = self.env.num_envs
+        ids = [question.id for question in questions]
+        return [
+            len(self.chat.prompt_ids(observation))
+            for start in range(0, len(ids), size)
+            for observation, _ in self.env.begin(ids[start : start + size])
+        ]
 
     def _play_all(self, tasks: Sequence[Task], sampling: Sampling) -> list[Episode]:
         size = self.env.num_envs

@@ -1,13 +1,15 @@
-"""Watchdogs: what a person would want to be told about a run while it goes on.
+"""Watchdogs: what a person would want to be told about a run while it lasts.
 
-They warn; they do not stop a run. What must not go on (a non-finite number, an engine with other weights) is an error
-where it happens.
+They warn, and stop a run in one case only: a policy that has forgotten how actions are written learns nothing any more.
+What else must not continue (a non-finite number, an engine with other weights) is an error where it happens.
 """
 
 import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from a2tgpo.errors import NumericalError
 
 log = logging.getLogger(__name__)
 
@@ -29,17 +31,29 @@ sign of collapse.
 """
 
 
+COLLAPSED, COLLAPSED_STEPS = 0.99, 5
+"""Share of invalid turns, and steps in a row with it, after which a policy that once wrote mostly valid ones has
+collapsed.
+"""
+
+
 @dataclass
 class Watchdog:
     """Looks at every step's metrics. Each warning is given once until its cause is gone."""
 
     barren: int = 0
+    collapsed: int = 0
+    knew_the_format: bool = False
     highest_entropy: float = 0.0
     highest_likelihood: float = -math.inf
     active: set[str] = field(default_factory=set)
 
     def __call__(self, metrics: Mapping[str, float]) -> list[str]:
-        """New warnings of this step."""
+        """New warnings of this step.
+
+        Raises:
+            NumericalError: if the policy has collapsed.
+        """
         self.barren = self.barren + 1 if metrics["informative_groups"] == 0 else 0
         likelihood = metrics["credited_logprob"]  # NaN in a step without credit, which changes nothing
         self.highest_entropy = max(self.highest_entropy, metrics["entropy"])
@@ -49,9 +63,20 @@ class Watchdog:
         found = self._found(metrics, likelihood)
         new = [text for name, text in found.items() if name not in self.active]
         self.active = set(found)
+        self._check_collapse(metrics["invalid_turns"])
         for text in new:
             log.warning(text)
         return new
+
+    def _check_collapse(self, invalid: float) -> None:
+        self.knew_the_format |= invalid < MAX_INVALID
+        self.collapsed = self.collapsed + 1 if invalid >= COLLAPSED else 0
+        if self.knew_the_format and self.collapsed >= COLLAPSED_STEPS:
+            raise NumericalError(
+                f"watchdog: for {self.collapsed} steps {invalid:.0%} of the turns held no valid action, after most had"
+                " held one: the policy has collapsed; lower update.learning_rate and begin anew, or take the best"
+                " checkpoint with a2tgpo export"
+            )
 
     def _found(self, metrics: Mapping[str, float], likelihood: float) -> dict[str, str]:
         unfinished = 1 - metrics["answered"]

@@ -194,6 +194,30 @@ def test_each_watchdog_barks_once_when_its_cause_comes(changes: dict[str, float]
     assert watchdog(HEALTHY) == []
 
 
+@pytest.mark.parametrize(
+    ("invalid", "collapses"),
+    [
+        ([0.1, 1.0, 1.0, 1.0, 1.0, 1.0], True),
+        ([0.1, 1.0, 1.0, 1.0, 1.0], False),  # four steps are too few
+        ([0.1, 1.0, 1.0, 0.9, 1.0, 1.0, 1.0, 1.0], False),  # not in a row
+        ([1.0] * 20, False),  # it never knew better
+        ([0.6] + [0.995] * 9, False),
+        ([0.49] + [0.995] * 5, True),
+    ],
+)
+def test_a_policy_that_forgot_the_format_stops_the_run(invalid: list[float], collapses: bool) -> None:
+    watchdog = Watchdog()
+    for share in invalid[:-1]:
+        watchdog(HEALTHY | {"invalid_turns": share})
+    if collapses:
+        with pytest.raises(
+            NumericalError, match=r"for 5 steps .* the policy has collapsed; lower update.learning_rate"
+        ):
+            watchdog(HEALTHY | {"invalid_turns": invalid[-1]})
+    else:
+        watchdog(HEALTHY | {"invalid_turns": invalid[-1]})
+
+
 def test_engine_with_other_weights_stops_the_run_and_leaves_the_batch(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

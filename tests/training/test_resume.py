@@ -122,7 +122,7 @@ def test_what_the_numbers_rest_on_may_not_change_unnoticed(
     folder = begun(place)
     before = json.loads((folder / "manifest.json").read_text())
     change(place)
-    with pytest.raises(ConfigError, match=rf"was begun with .*{entry} .* --study.allow .*{entry}"):
+    with pytest.raises(ConfigError, match=rf"was begun with .*{entry} .* --allow .*{entry}"):
         resumed(place)
     assert json.loads((folder / "manifest.json").read_text()) == before
     recipe = recipe_in(place)
