@@ -1,16 +1,28 @@
-"""`a2tgpo COMMAND …`: every command prints what it did and where, and exits with 2 and one paragraph when it cannot be
-done.
+"""`a2tgpo COMMAND …`: every command prints what it did and where. What it cannot do ends with 2 and one paragraph, a
+fault of this package with 1 and a traceback (`a2tgpo.errors` has the rule).
 """
 
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
-
-from rich.console import Console
+from types import FrameType
+from typing import TYPE_CHECKING
 
 from a2tgpo import __version__
+from a2tgpo.errors import A2TGPOError
 
+if TYPE_CHECKING:
+    pass
+
+REPORT = (
+    f"This is a fault of a2tgpo {__version__}, not of your input. Please report it with the command, the recipe, this"
+    " traceback, and the versions of Python and torch."
+)
 COMMANDS: dict[str, tuple[str, str]] = {
     "compare": (
         "a2tgpo.commands.compare:compare",
@@ -50,21 +62,33 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """Name → (function, help). Looked up by name so that `a2tgpo --help` imports neither torch nor a command."""
 
+STOPPED_EARLY = b"stopped; the same command goes on from what is saved\n"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the `a2tgpo` command; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    with _sigterm_ends(words[:1]):
+        return _run(words)
+
+
+def _run(words: list[str]) -> int:
+    from rich.console import Console
+
+    from a2tgpo.checks import did_you_mean
+    from a2tgpo.display.lines import say
+
     console = Console()
     if not words or words[0] in ("-h", "--help"):
-        console.print("usage: a2tgpo COMMAND …   (a2tgpo COMMAND --help tells a command's settings)\n")
-        for name, (_, text) in COMMANDS.items():
-            console.print(f"  {name:<18}{text}", highlight=False, markup=False, soft_wrap=True)
+        say(console, "usage: a2tgpo COMMAND …   (a2tgpo COMMAND --help lists its options)", "")
+        say(console, *(f"  {name:<18}{text}" for name, (_, text) in COMMANDS.items()))
         return 0
     if words[0] == "--version":
-        console.print(f"a2tgpo {__version__}", highlight=False)
+        say(console, f"a2tgpo {__version__}")
         return 0
     if words[0] not in COMMANDS:
-        return fail(console, f"command: got {words[0]!r}, expected one of {', '.join(COMMANDS)}")
+        expected = f"expected one of {', '.join(COMMANDS)}{did_you_mean(words[0], COMMANDS)}"
+        return fail(f"command: got {words[0]!r}, {expected}")
     # read when transformers is imported, here and in worker processes
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     module, _, function = COMMANDS[words[0]][0].partition(":")
@@ -74,23 +98,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever reads the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except Exception as error:
-        if os.environ.get("A2TGPO_TRACEBACK") or not meant_for_users(error):
+    except A2TGPOError as error:
+        if os.environ.get("A2TGPO_TRACEBACK"):
             raise
-        return fail(console, str(error))
+        return fail(str(error))
+    except Exception:
+        traceback.print_exc()
+        sys.stderr.write(f"{REPORT}\n")
+        return 1
     except KeyboardInterrupt:
-        console.print("stopped")
+        say(console, "stopped")
         return 130
 
 
-def meant_for_users(error: Exception) -> bool:
-    """Is the error's message written for whoever called the command? Those of this package and of its checks are;
-    anything else is a fault to be traced.
-    """
-    return isinstance(error, ValueError | OSError) or type(error).__module__.startswith(("a2tgpo.", "gymnasium.error"))
-
-
-def fail(console: Console, message: str) -> int:
+def fail(message: str) -> int:
     """Print one paragraph; the exit code of a command that could not be done."""
-    Console(stderr=True, style="red").print(f"error: {message}", highlight=False, markup=False, soft_wrap=True)
+    from rich.console import Console
+
+    from a2tgpo.display.lines import printable, say
+
+    say(Console(stderr=True, style="red"), f"error: {printable(message)}")
     return 2
+
+
+@contextmanager
+def _sigterm_ends(command: Sequence[str]) -> Iterator[None]:
+    """SIGTERM ends `train` and `compare` with exit code 0 from their first line on. Once there is a run it finishes its
+    step and saves (`a2tgpo.training.run`); before, during imports and the warm start, nothing would be lost.
+    """
+    if command not in (["train"], ["compare"]) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        os.write(1, STOPPED_EARLY)
+        os._exit(0)  # an exception could be swallowed by whatever is being imported
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,8 +1,10 @@
-"""What can go wrong around this package's own code.
+"""What can go wrong around this package's own code, and who is told how.
 
-Every error that a user can cause or fix is a child of `A2TGPOError`: its message names the field, what was got, what
-was expected and what to do next, and the command line prints it as one paragraph. Everything else is a fault of this
-package and keeps its traceback.
+The rule: an error that a user can cause or fix is a child of `A2TGPOError`. Its message names the field, what was got,
+what was expected and what to do next, and the command line prints it as one paragraph and exits with 2. Every other
+exception, a ValueError or OSError as well, is a fault of this package: it keeps its traceback and ends with a line that
+asks to report it (exit code 1). So what a user hands over is checked, and what other libraries raise about it is
+converted, at the border where it comes in: arguments, recipes, files, folders, models, servers, code of one's own.
 """
 
 
@@ -16,6 +18,14 @@ class ConfigError(A2TGPOError, ValueError):
 
 class DataError(A2TGPOError, ValueError):
     """A data file that cannot be used. The message names the file and, where there is one, the line."""
+
+
+class StorageError(A2TGPOError, OSError):
+    """A file or folder that the system will not read or write: missing permissions, a full disk, a broken mount."""
+
+
+class MissingExtraError(A2TGPOError, ImportError):
+    """An optional package that is not installed. The message holds the command that installs it."""
 
 
 class RetrievalError(A2TGPOError, RuntimeError):

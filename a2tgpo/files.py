@@ -1,4 +1,6 @@
-"""Files that are either whole or not there, their hashes, and numbers as JSON can hold them."""
+"""Files that are either whole or not there, their hashes, numbers as JSON can hold them, and the border at which files
+and folders that a user named come in.
+"""
 
 import csv
 import hashlib
@@ -11,19 +13,84 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from a2tgpo.errors import DataError
+from a2tgpo.errors import ConfigError, DataError, StorageError
+
+
+def read_text(name: str, path: Path) -> str:
+    """The text of a file that a user named.
+
+    Args:
+        name: of the argument or setting, for the message.
+        path: as the user gave it.
+
+    Raises:
+        ConfigError: if it is not a file, cannot be read, or is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:  # UnicodeDecodeError and a path with a null byte are ValueErrors
+        raise ConfigError(
+            f"{name}: got {str(path)!r}, expected a readable text file in UTF-8; {reason(error)}"
+        ) from error
+
+
+def output_folder(name: str, path: Path) -> Path:
+    """The folder that a user named for results, made if it is not there.
+
+    Raises:
+        ConfigError: if it cannot be made or written to; better now than after the work.
+    """
+    if path.is_file():
+        raise ConfigError(f"{name}: got {str(path)!r}, which is a file; expected a folder, to be made or filled")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        writable = os.access(path, os.W_OK | os.X_OK)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{name}: got {str(path)!r}, expected a folder to be made or filled; {reason(error)}"
+        ) from error
+    if not writable:
+        raise ConfigError(f"{name}: got {str(path)!r}, which may not be written; choose another or fix its permissions")
+    return path
+
+
+def output_file(name: str, path: Path) -> Path:
+    """The file that a user named for a result; its folder is made if it is not there.
+
+    Raises:
+        ConfigError: if it is a folder, or its folder cannot be made or written to.
+    """
+    if path.is_dir():
+        raise ConfigError(f"{name}: got {str(path)!r}, which is a folder; expected the name of a file")
+    output_folder(name, path.parent)
+    return path
+
+
+def reason(error: Exception) -> str:
+    """What the system said, without the errno and the path that the message already has."""
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a whole file or none."""
+    """Write a whole file or none.
+
+    Raises:
+        StorageError: if the system refuses, for example because the disk is full.
+    """
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a whole file or none."""
+    """Write a whole file or none; raises as `write_text`."""
     partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    partial.write_bytes(content)
-    partial.replace(path)
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {path} ({reason(error)}); free some space or fix the permissions, then give the same command"
+            " again"
+        ) from error
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -1,16 +1,15 @@
 """From a name in a recipe, or a file of your own, to an algorithm."""
 
-import importlib.util
-import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from pathlib import Path
+from typing import get_args, get_type_hints
 
 from a2tgpo.algorithms import ALGORITHMS
 from a2tgpo.algorithms.base import Algorithm
 from a2tgpo.algorithms.losses import LossSpec
 from a2tgpo.checks import did_you_mean
 from a2tgpo.errors import ConfigError
+from a2tgpo.user_code import from_file, names_file
 
 
 def load_algorithm(name: str) -> type[Algorithm]:
@@ -24,9 +23,8 @@ def load_algorithm(name: str) -> type[Algorithm]:
         ConfigError: if there is no such algorithm, file or class, or the class is no frozen dataclass derived from
             `Algorithm`.
     """
-    path, colon, class_name = name.rpartition(":")
-    if colon and path.endswith(".py"):
-        return _from_file(Path(path), class_name)
+    if names_file(name):
+        return _from_file(name)
     if name not in ALGORITHMS:
         known = ", ".join(ALGORITHMS)
         raise ConfigError(
@@ -51,7 +49,7 @@ def make_algorithm(name: str, parameters: Mapping[str, object] | None = None) ->
     if isinstance(changes, Mapping):
         published: LossSpec = cls().loss
         given["loss"] = _changed_loss(published, changes)
-    return cls(**given)  # type: ignore[arg-type]  # the class checks each value itself
+    return cls(**_floats(cls, given))  # type: ignore[arg-type]  # the class checks each value itself
 
 
 def _changed_loss(loss: LossSpec, changes: Mapping[str, object]) -> LossSpec:
@@ -61,36 +59,24 @@ def _changed_loss(loss: LossSpec, changes: Mapping[str, object]) -> LossSpec:
             raise ConfigError(
                 f"loss: got unknown field {name!r}, expected one of {', '.join(known)}{did_you_mean(name, known)}"
             )
-    return replace(loss, **dict(changes))  # type: ignore[arg-type]  # LossSpec checks each value itself
+    return replace(loss, **_floats(LossSpec, changes))  # type: ignore[arg-type]  # LossSpec checks each value itself
 
 
-def _from_file(path: Path, class_name: str) -> type[Algorithm]:
-    if not path.is_file():
-        raise ConfigError(
-            f"algorithm: got file {str(path)!r}, which does not exist; expected path.py:Class with a path relative to"
-            f" {Path.cwd()}"
-        )
-    module_name = f"a2tgpo_algorithm_{path.stem}_{abs(hash(path.resolve()))}"
-    if module_name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(module_name, path)
-        if spec is None or spec.loader is None:
-            raise ConfigError(f"algorithm: got file {str(path)!r}, expected a Python file that can be imported")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[module_name] = module  # dataclasses look their module up here
-        try:
-            spec.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[module_name]
-            raise
-    module = sys.modules[module_name]
-    found = getattr(module, class_name, None)
+def _floats(cls: type, given: Mapping[str, object]) -> dict[str, object]:
+    """The same values, with whole numbers as floats where a field takes those: a recipe may say 1 for 1.0."""
+    hints = get_type_hints(cls)
+    return {
+        name: float(value) if type(value) is int and float in (hints.get(name), *get_args(hints.get(name))) else value
+        for name, value in given.items()
+    }
+
+
+def _from_file(name: str) -> type[Algorithm]:
+    found, module = from_file("algorithm", name)
     if not (isinstance(found, type) and issubclass(found, Algorithm) and is_dataclass(found)):
-        own = [
-            key for key, value in vars(module).items() if isinstance(value, type) and value.__module__ == module_name
-        ]
-        classes = ", ".join(own) or "no class"
+        own = [key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
         raise ConfigError(
-            f"algorithm: got class {class_name!r} of {path}, expected a frozen dataclass derived from Algorithm; the"
-            f" file has {classes}"
+            f"algorithm: got {name!r}, expected a frozen dataclass derived from Algorithm; the file has"
+            f" {', '.join(own) or 'nothing'}"
         )
     return found

@@ -8,10 +8,12 @@ from typing import Any
 
 import gymnasium as gym
 
+from a2tgpo.checks import did_you_mean
 from a2tgpo.envs.search_qa import SearchQAEnv
 from a2tgpo.envs.settings import AlmanacSettings, DataSettings, EpisodeSettings, check_names, names, take
 from a2tgpo.envs.sources import almanac, search_qa
 from a2tgpo.envs.vector import SearchQAVectorEnv
+from a2tgpo.errors import ConfigError
 
 NAMESPACE = "a2tgpo"
 DATASETS: dict[str, str] = {
@@ -34,6 +36,23 @@ def register_envs() -> None:
     _register("SearchQA", "search_qa", {})
     for name, dataset in DATASETS.items():
         _register(name, "search_qa", {"dataset": dataset})
+
+
+def check_id(env_id: str) -> None:
+    """Check that Gymnasium knows the id; one of another package may be written `module:Name-v0`.
+
+    Raises:
+        ConfigError: with the nearest of this package's ids.
+    """
+    register_envs()
+    try:
+        gym.spec(env_id)
+    except (gym.error.Error, ImportError, ValueError) as error:
+        known = [name for name in gym.registry if name.startswith(f"{NAMESPACE}/")]
+        raise ConfigError(
+            f"environment.id: got {env_id!r}, expected one of {', '.join(known)}, or another id that Gymnasium"
+            f" knows{did_you_mean(env_id, known)}"
+        ) from error
 
 
 def _register(name: str, maker: str, kwargs: dict[str, Any]) -> None:

@@ -8,7 +8,20 @@ from pathlib import Path
 
 import pytest
 
+import a2tgpo.cli
 from a2tgpo.cli import main
+from a2tgpo.errors import (
+    A2TGPOError,
+    CheckpointError,
+    ConfigError,
+    DataError,
+    EngineError,
+    MissingExtraError,
+    NumericalError,
+    RetrievalError,
+    RolloutError,
+    StorageError,
+)
 from tests.support.command_line import error_of
 from tests.support.tiny_models import tiny_policy
 
@@ -37,16 +50,92 @@ def test_help_imports_no_torch() -> None:
         (("train", "quickstart", "--rollout.group-size", "1"), "rollout.group_size: got 1, expected at least 2"),
         (("evaluate", "nowhere"), "model: got 'nowhere'"),
         (("play", "nowhere"), "run: got 'nowhere'"),
-        (("bench", "rollout", "--episodes", "0"), "bench.episodes: got 0, expected at least 1"),
-        (("bench", "update", "--sizes", "8", "0"), "bench.sizes: got 0, expected at least 1"),
-        (("bench", "credit", "--episodes"), "bench.episodes: got nothing, expected at least one value"),
-        (("bench", "env", "--passages", "2"), "bench.passages: got 2, expected at least 3"),
-        (("bench", "retrieval", "--queries", "-5"), "bench.queries: got -5, expected at least 1"),
-        (("bench", "information-gain", "--searches", "-1"), "bench.searches: got -1, expected at least 0"),
+        (("bench", "rollout", "--episodes", "0"), "--episodes: got 0, expected at least 1"),
+        (("bench", "update", "--sizes", "8", "0"), "--sizes[1]: got 0, expected at least 1"),
+        (("bench", "credit", "--episodes"), "--episodes (number of values): got 0, expected at least 1"),
+        (("bench", "env", "--passages", "2"), "--passages: got 2, expected at least 3; every search asks for three"),
+        (("bench", "retrieval", "--queries", "-5"), "--queries: got -5, expected at least 1"),
+        (("bench", "information-gain", "--searches", "-1"), "--searches: got -1, expected at least 0"),
+        (("bench", "update", "--device", "tpu"), "device: got 'tpu', expected 'cpu', 'cuda'"),
+        (("bench", "update", "--device", "meta"), "device: got 'meta', expected 'cpu', 'cuda'"),
+        (("play", "--seed", "-1"), "--seed: got -1, expected at least 0"),
+        (("evaluate", "--agent", "oracle", "--seed", "-1"), "--seed: got -1, expected at least 0"),
+        (("evaluate", "--agent", "oracle", "--temperature", "nan"), "--temperature: got nan, expected at least 0"),
+        (("evaluate", "--agent", "oracle", "--questions", "0"), "--questions: got 0, expected at least 1"),
+        (("baseline", "table", "--questions", "0"), "--questions: got 0, expected at least 1"),
+        (("baseline", "sb3", "--seeds"), "--seeds (number of values): got 0, expected at least 1"),
+        (("baseline", "sb3", "--seeds", "-1"), "--seeds[0]: got -1, expected at least 0"),
+        (("baseline", "sb3", "--gain-weight", "nan"), "--gain-weight: got nan, expected at least 0"),
+        (("false-calls", "--effect", "nan"), "--effect: got nan, expected"),
+        (("false-calls", "--contenders", "1"), "--contenders: got 1, expected at least 2"),
+        (("serve-retriever", "x", "--port", "99999"), "--port: got 99999, expected a number from 0 to 65535"),
+        (("data", "inspect"), "--files (number of values): got 0, expected at least 1; name the question files"),
+        (("train", "quickstart", "--resume"), "--resume: got '.', which has no config.toml"),
+        (("train", "quickstart", "--resume=nowhere"), "--resume: got 'nowhere', which has no config.toml"),
     ],
 )
 def test_errors_of_arguments(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str) -> None:
     assert message in error_of(capsys, *words)
+
+
+class Broken:
+    """A command that ends with an error."""
+
+    error: BaseException
+
+    @staticmethod
+    def command(_words: list[str], _console: object) -> int:
+        raise Broken.error
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> type[Broken]:
+    monkeypatch.setitem(a2tgpo.cli.COMMANDS, "broken", (f"{__name__}:command_of_tests", ""))
+    monkeypatch.setattr(sys.modules[__name__], "command_of_tests", Broken.command, raising=False)
+    return Broken
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        A2TGPOError,
+        CheckpointError,
+        ConfigError,
+        DataError,
+        EngineError,
+        MissingExtraError,
+        NumericalError,
+        RetrievalError,
+        RolloutError,
+        StorageError,
+    ],
+)
+def test_own_errors_are_one_paragraph(
+    capsys: pytest.CaptureFixture[str], broken: type[Broken], kind: type[A2TGPOError]
+) -> None:
+    broken.error = kind("field: got [x], expected \x1b[31my")
+    assert error_of(capsys, "broken") == "error: field: got [x], expected \ufffd[31my"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [ValueError("zip() argument 2 is shorter"), OSError("x"), FileExistsError("x"), TypeError("x"), ImportError("x")],
+)
+def test_faults_keep_their_traceback_and_ask_to_be_reported(
+    capsys: pytest.CaptureFixture[str], broken: type[Broken], fault: Exception
+) -> None:
+    broken.error = fault
+    assert main(["broken"]) == 1
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert lines[0].startswith("Traceback")
+    assert lines[-2] == f"{type(fault).__name__}: {fault}"
+    assert "not of your input. Please report it with the command, the recipe, this traceback" in lines[-1]
+
+
+def test_ctrl_c_is_one_word(capsys: pytest.CaptureFixture[str], broken: type[Broken]) -> None:
+    broken.error = KeyboardInterrupt()
+    assert main(["broken"]) == 130
+    assert capsys.readouterr().out == "stopped\n"
 
 
 def test_wrong_type_on_the_command_line() -> None:
@@ -83,7 +172,7 @@ def recipe_file(folder: Path, text: str) -> str:
             "m",
         ),
         ('[environment]\nprotocol = "tgas"', "protocol: got 'tgas'"),
-        ('[environment]\nid = "a2tgpo/Almanak-v0"', "Almanak"),
+        ('[environment]\nid = "a2tgpo/Almanak-v0"', "environment.id: got 'a2tgpo/Almanak-v0', expected one of"),
         (
             "[environment]\nworlds = 2\n[warm_start]\nmax_steps = 2\nevaluate_questions = 8\ndemonstrations = 50",
             "warm_start.target_success: got",

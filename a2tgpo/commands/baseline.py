@@ -3,14 +3,18 @@
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import Console
 
-from a2tgpo.commands.options import parse
+from a2tgpo.commands.options import choose
 from a2tgpo.config import Recipe, load_recipe
+from a2tgpo.config.parsing import Range
+from a2tgpo.config.settings import Count, Natural, NotNegative
+from a2tgpo.display.lines import say
 from a2tgpo.display.tables import show
 from a2tgpo.errors import ConfigError
+from a2tgpo.files import output_folder
 from a2tgpo.training.parts import limit_threads
 
 if TYPE_CHECKING:
@@ -24,7 +28,7 @@ SIDE_BY_SIDE = 64
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Which agents are compared, and on what."""
+    """The reference table: agents × EM, F1, searches, turns, tokens."""
 
     recipe: str = "quickstart"
     """Recipe whose environment the questions come from."""
@@ -33,81 +37,79 @@ class TableOptions:
     agents: tuple[str, ...] = ()
     """Names of agents; all that can be played if left out."""
     split: str = "test"
-    questions: int = 400
+    """Split that the questions come from."""
+    questions: Count = 400
     """Questions at most: a seeded draw from the split."""
-    max_new_tokens: int = 64
+    max_new_tokens: Count = 64
     """Tokens of one generation at most."""
-    temperature: float = 0.0
-    seed: int = 0
+    temperature: NotNegative = 0.0
+    """0 = greedy and deterministic."""
+    seed: Natural = 0
+    """Of the drawn questions and of sampling."""
     output: Path | None = None
     """Folder for the table (reference.csv) and the results per question (reference.jsonl)."""
 
 
 @dataclass(frozen=True)
 class Sb3Options:
-    """What stable-baselines3 trains, and how long."""
+    """Agents of stable-baselines3 without a language model, with and without information gain in the reward."""
 
     algo: Literal["ppo", "a2c", "dqn", "maskable_ppo"] = "ppo"
     """Algorithm; maskable_ppo is that of sb3-contrib."""
     recipe: str = "quickstart"
     """Recipe whose environment is trained in."""
-    steps: int = 100_000
+    steps: Count = 100_000
     """Environment steps of a run."""
-    seeds: tuple[int, ...] = (0, 1, 2)
-    gain_weight: float = 0.1
+    seeds: Annotated[tuple[Natural, ...], Range(1)] = (0, 1, 2)
+    """One run with each."""
+    gain_weight: NotNegative = 0.1
     """Weight of information gain (nats) in the reward of the second half of the runs; 0 trains with the outcome only.
     """
-    workers: int = 2
+    workers: Count = 2
     """Runs side by side, one process each; 1 shows SB3's progress bars."""
     output: Path = Path("runs/sb3")
     """Folder for curves.csv, curves.png and SB3's TensorBoard logs."""
 
 
 def baseline(words: list[str], console: Console) -> int:
-    """Run `a2tgpo baseline table|sb3`."""
-    if words[:1] in (["-h"], ["--help"]):
-        console.print("a2tgpo baseline table | sb3   (--help after one of them tells its settings)")
-        return 0
-    if not words or words[0] not in ("table", "sb3"):
-        raise ConfigError(
-            f"baseline: got {words[0] if words else 'nothing'!r}, expected table [--model FOLDER], or sb3 --algo"
-            " ppo|a2c|dqn"
-        )
-    return table(words[1:], console) if words[0] == "table" else sb3(words[1:], console)
+    """Run `a2tgpo baseline`."""
+    kinds: dict[str, type[TableOptions | Sb3Options]] = {"table": TableOptions, "sb3": Sb3Options}
+    options = choose(kinds, words, "baseline")
+    if isinstance(options, TableOptions):
+        table(options, console)
+    else:
+        sb3(options, console)
+    return 0
 
 
-def table(words: list[str], console: Console) -> int:
+def table(options: TableOptions, console: Console) -> None:
     """Print the reference table: agents × EM, F1, searches, turns, tokens."""
-    options = parse(TableOptions, words, "baseline table")
     from a2tgpo.baselines import AGENTS, agent_of
     from a2tgpo.baselines.reference import terminal_table, warnings_of, write_references
 
     for name in options.agents:
         agent_of(name)
     recipe, folder = _recipe_and_model(options)
+    if options.output is not None:
+        output_folder("--output", options.output)
     names = options.agents or [name for name, spec in AGENTS.items() if folder or not spec.needs_model]
     references = _references(options, recipe, folder, list(names))
     title = f"{recipe.environment.id}, {options.split}: {len(references[0].rows)} questions"
     show(console, terminal_table(references, title))
     for warning in warnings_of(references):
-        console.print(f"note: {warning}", highlight=False)
+        say(console, f"note: {warning}")
     if not folder and not options.agents:
         left_out = ", ".join(name for name, spec in AGENTS.items() if spec.needs_model)
-        console.print(f"left out without a language model: {left_out}; add --model FOLDER", highlight=False)
+        say(console, f"left out without a language model: {left_out}; add --model FOLDER")
     if options.output is not None:
         write_references(references, options.output)
-        console.print(f"written: {options.output / 'reference.csv'}", highlight=False, markup=False, soft_wrap=True)
-    return 0
+        say(console, f"written: {options.output / 'reference.csv'}")
 
 
-def sb3(words: list[str], console: Console) -> int:
+def sb3(options: Sb3Options, console: Console) -> None:
     """Train agents without a language model on the discrete wrapper, with and without information gain in the
     reward.
     """
-    options = parse(Sb3Options, words, "baseline sb3")
-    if options.steps < 1 or options.workers < 1 or not options.seeds:
-        got = f"--steps {options.steps} --workers {options.workers} --seeds {' '.join(map(str, options.seeds))}"
-        raise ConfigError(f"baseline sb3: got {got}, expected at least one step, one worker and one seed")
     recipe = load_recipe(options.recipe)
     limit_threads(1)
     from a2tgpo.baselines.sb3.study import run, summary, write_study
@@ -116,12 +118,8 @@ def sb3(words: list[str], console: Console) -> int:
     start = time.monotonic()
     weights = (0.0, options.gain_weight) if options.gain_weight else (0.0,)
     settings = Sb3Settings(options.algo, steps=options.steps)
-    try:
-        study = run(
-            settings, recipe.environment, options.seeds, weights, options.workers, options.output / "tensorboard"
-        )
-    except ImportError as error:
-        raise ConfigError(str(error)) from error
+    output_folder("--output", options.output)
+    study = run(settings, recipe.environment, options.seeds, weights, options.workers, options.output / "tensorboard")
     write_study(study, options.output / options.algo)
     lines = [
         f"{options.algo}, {options.steps:,} steps, {len(study.curves)} runs in {time.monotonic() - start:.0f} s",
@@ -129,9 +127,7 @@ def sb3(words: list[str], console: Console) -> int:
         f"written: {options.output / options.algo / 'curves.png'}; tensorboard --logdir"
         f" {options.output / 'tensorboard'}",
     ]
-    for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    return 0
+    say(console, *lines)
 
 
 def _recipe_and_model(options: TableOptions) -> tuple[Recipe, Path | None]:

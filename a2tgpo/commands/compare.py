@@ -1,63 +1,71 @@
 """`a2tgpo compare`: train the runs of a study and sum them up."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated
 
+import tyro
 from rich.console import Console
 
-from a2tgpo.commands.study import read_recipe
-from a2tgpo.config import Recipe
+from a2tgpo.commands.options import Inline, Repeated, parse
+from a2tgpo.commands.study import Source, source_of, with_added
+from a2tgpo.config import Recipe, to_toml
+from a2tgpo.display.lines import say
 
-SHORTHANDS = {"--algorithm": "algorithms", "--ablate": "ablate", "--allow": "allow"}
-"""Options of `compare` that add to a list of the study, which `--study.NAME` replaces."""
+
+@dataclass(frozen=True, slots=True)
+class _Study(Recipe):
+    """A recipe whose algorithms are the study's."""
+
+    algorithm: tyro.conf.SuppressFixed[tyro.conf.Fixed[str]] = "a2tgpo"
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """Train the runs of a study and sum them up. The recipe's table [study] says what is compared; every setting can be
+    given as an option. The exit code is 1 if a run crashed.
+    """
+
+    source: Source = ""
+    """Name of a shipped recipe (`a2tgpo recipes` lists them), or a .toml file. Stands first."""
+    algorithm: Annotated[Repeated, tyro.conf.arg(metavar="NAME|FILE.py:CLASS …")] = ()
+    """Add algorithms to the study; `--study.algorithms` names all of them instead."""
+    ablate: Annotated[Repeated, tyro.conf.arg(metavar="ALGORITHM …")] = ()
+    """Add an algorithm with its parts switched off."""
+    allow: Annotated[Repeated, tyro.conf.arg(metavar="ENTRY …")] = ()
+    """Compare runs although their manifests differ in these entries."""
+    runs: Path = Path("runs")
+    """Folder for runs; a study goes into a folder of its own in there."""
+    dry_run: bool = False
+    """Print the complete recipe and stop."""
+    recipe: Annotated[_Study, Inline] = field(default_factory=_Study)
+
+    def study(self) -> Recipe:
+        """The recipe with the repeated options' values appended to the study's lists, each once."""
+        values = {entry.name: getattr(self.recipe, entry.name) for entry in fields(Recipe)}
+        return with_added(Recipe(**values), algorithms=self.algorithm, ablate=self.ablate, allow=self.allow)
 
 
 def compare(words: list[str], console: Console) -> int:
-    """`a2tgpo compare STUDY [--algorithm NAME|FILE.py:CLASS …] [--ablate ALGORITHM …] [--allow FIELD …] [any setting]`.
+    """Run `a2tgpo compare`."""
+    options = options_of(words)
+    recipe = options.study()
+    if options.dry_run:
+        from a2tgpo.studies.contenders import contenders_of
 
-    The exit code is 1 if a run crashed.
-    """
-    added, rest = take(words, list(SHORTHANDS))
-    if any(word in ("-h", "--help") for word in words):
-        console.print(
-            "a2tgpo compare STUDY: STUDY is a recipe's name or .toml file; its table [study] says what is compared."
-            " Besides all settings below:\n  --algorithm NAME|FILE.py:CLASS …  adds algorithms to the study"
-            " (--study.algorithms names all of them instead)\n  --ablate ALGORITHM …              adds the algorithm"
-            " with its parts switched off\n  --allow FIELD …                   compares runs although their manifests"
-            " differ there\n",
-            highlight=False,
-            markup=False,
-        )
-    options = read_recipe(rest, "compare", console, lambda recipe: with_added(recipe, added))
-    if options is None:
+        for contender in contenders_of(recipe):
+            contender.recipe.build_algorithm()
+        say(console, to_toml(recipe))
         return 0
     from a2tgpo.studies.runner import compare as run
 
-    jobs = run(options.recipe, options.runs, console)
+    jobs = run(recipe, options.runs, console)
     return 1 if any(job.problem.startswith("crashed") for job in jobs) else 0
 
 
-def with_added(recipe: Recipe, added: dict[str, list[str]]) -> Recipe:
-    """The recipe with the shorthand options' values appended to the study's lists, each once."""
-    lists: dict[str, Any] = {
-        SHORTHANDS[flag]: tuple(dict.fromkeys([*getattr(recipe.study, SHORTHANDS[flag]), *values]))
-        for flag, values in added.items()
-    }
-    return replace(recipe, study=replace(recipe.study, **lists))
-
-
-def take(words: Sequence[str], flags: Sequence[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """The values given to `flags` (`--flag a b` or `--flag=a`), and all other words."""
-    found: dict[str, list[str]] = {}
-    rest: list[str] = []
-    current: list[str] = rest
-    for word in words:
-        name, equals, value = word.partition("=")
-        if name in flags:
-            current = found.setdefault(name, [])
-            current += [value] if equals else []
-        else:
-            current = rest if word.startswith("-") else current
-            current.append(word)
-    return found, rest
+def options_of(words: Sequence[str]) -> CompareOptions:
+    """The options of `compare` on top of the recipe that they begin with."""
+    start = source_of(words, "compare")
+    values = {entry.name: getattr(start, entry.name) for entry in fields(Recipe)}
+    return parse(CompareOptions, words, "compare", CompareOptions(recipe=_Study(**values)))

@@ -1,4 +1,4 @@
-"""`a2tgpo data …`: look into question files, build corpora and indexes from them."""
+"""`a2tgpo data inspect|corpus|index`: look into question files, build corpora and indexes from them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,94 +7,71 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from a2tgpo.commands.options import parse
+from a2tgpo.commands.options import choose
+from a2tgpo.config.parsing import Range
+from a2tgpo.display.lines import say
 from a2tgpo.envs.data.corpus import build_corpus, read_corpus
 from a2tgpo.envs.data.inspection import inspect_file
 from a2tgpo.envs.retrieval import Bm25Retriever
-from a2tgpo.errors import ConfigError
+from a2tgpo.files import output_folder
+
+Files = Annotated[
+    tuple[Path, ...], Range(1, why="; name the question files"), tyro.conf.Positional, tyro.conf.arg(metavar="FILE …")
+]
+Folder = Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")]
 
 
 @dataclass(frozen=True)
-class InspectOptions:
-    """Count what is in question files: hops, answer types, duplicates, empty golds, answers that no paragraph contains,
-    bad rows.
+class Inspect:
+    """Count what is in question files: hops, answer types, duplicates, empty gold answers, answers that no paragraph
+    contains, bad rows.
     """
 
-    files: tyro.conf.Positional[tuple[Path, ...]]
+    files: Files
     """Question files: JSONL, JSON, Parquet, CSV or TSV, also gzipped."""
 
+    def run(self, console: Console) -> None:
+        for path in self.files:
+            say(console, *inspect_file(path).lines())
+
 
 @dataclass(frozen=True)
-class CorpusOptions:
+class Corpus:
     """Build the closed corpus of question files from the paragraphs that came with them."""
 
-    files: tyro.conf.Positional[tuple[Path, ...]]
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    files: Files
+    """Question files with paragraphs."""
+    output: Folder
     """Folder to write; gets `passages.jsonl` and `manifest.json`."""
+
+    def run(self, console: Console) -> None:
+        built = build_corpus(self.files, output_folder("-o", self.output))
+        say(
+            console,
+            f"{built.folder}: {built.passages} passages from {built.questions} questions, {built.duplicates} duplicates"
+            f" left out, {len(built.bad_rows)} bad rows, fingerprint {built.fingerprint[:12]}",
+            *(f"bad row {bad}" for bad in built.bad_rows[:5]),
+        )
 
 
 @dataclass(frozen=True)
-class IndexOptions:
+class Index:
     """Build a BM25 index over a corpus, to be opened memory-mapped by any number of processes."""
 
-    corpus: tyro.conf.Positional[Path]
+    corpus: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="CORPUS")]
     """Passages file, or a folder with `passages.jsonl`."""
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    output: Folder
     """Folder to write."""
+
+    def run(self, console: Console) -> None:
+        output_folder("-o", self.output)
+        retriever = Bm25Retriever(read_corpus(self.corpus))
+        retriever.save(self.output)
+        say(console, f"{self.output}: index over {len(retriever.passages)} passages")
 
 
 def data(words: list[str], console: Console) -> int:
-    """Run `a2tgpo data inspect|corpus|index`."""
-    if words[:1] in (["-h"], ["--help"]):
-        console.print(
-            "a2tgpo data inspect FILE… | corpus FILE… -o FOLDER | index CORPUS -o FOLDER   (--help after one of them"
-            " tells its settings)"
-        )
-        return 0
-    if not words or words[0] not in ("inspect", "corpus", "index"):
-        raise ConfigError(
-            f"data: got {words[0] if words else 'nothing'!r}, expected inspect FILE…, corpus FILE… -o FOLDER, or index"
-            " CORPUS -o FOLDER"
-        )
-    if words[0] == "inspect":
-        files = parse(InspectOptions, words[1:], "data inspect").files
-        _expect_files(files, "data inspect")
-        for path in files:
-            for line in inspect_file(path).lines():
-                console.print(line, highlight=False, markup=False, soft_wrap=True)
-    elif words[0] == "corpus":
-        options = parse(CorpusOptions, words[1:], "data corpus")
-        _expect_files(options.files, "data corpus")
-        _expect_folder(options.output)
-        built = build_corpus(options.files, options.output)
-        console.print(
-            f"{built.folder}: {built.passages} passages from {built.questions} questions, {built.duplicates} duplicates"
-            f" left out, {len(built.bad_rows)} bad rows, fingerprint {built.fingerprint[:12]}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
-        for bad in built.bad_rows[:5]:
-            console.print(f"bad row {bad}", highlight=False, markup=False, soft_wrap=True)
-    else:
-        to_index = parse(IndexOptions, words[1:], "data index")
-        _expect_folder(to_index.output)
-        retriever = Bm25Retriever(read_corpus(to_index.corpus))
-        retriever.save(to_index.output)
-        console.print(
-            f"{to_index.output}: index over {len(retriever.passages)} passages",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+    """Run `a2tgpo data`."""
+    kinds: dict[str, type[Inspect | Corpus | Index]] = {"inspect": Inspect, "corpus": Corpus, "index": Index}
+    choose(kinds, words, "data").run(console)
     return 0
-
-
-def _expect_files(files: tuple[Path, ...], command: str) -> None:
-    if not files:
-        raise ConfigError(f"{command}: got no file, expected at least one question file: a2tgpo {command} FILE…")
-
-
-def _expect_folder(output: Path) -> None:
-    if output.exists() and not output.is_dir():
-        raise ConfigError(f"-o: got {str(output)!r}, which is a file; expected a folder, to be made or filled")

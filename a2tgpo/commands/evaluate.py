@@ -14,9 +14,11 @@ from rich.table import Table
 
 from a2tgpo.commands.options import parse
 from a2tgpo.config import Recipe, load_recipe
+from a2tgpo.config.settings import Count, Natural, NotNegative
+from a2tgpo.display.lines import say
 from a2tgpo.display.tables import show, table
 from a2tgpo.errors import ConfigError
-from a2tgpo.files import nulls
+from a2tgpo.files import nulls, output_folder
 
 if TYPE_CHECKING:
     from a2tgpo.run_folder.load import LoadedRun
@@ -34,7 +36,7 @@ DIGITS = {"searches": 2, "turns": 2, "tokens": 0}
 class EvaluateOptions:
     """What is scored, and on what."""
 
-    model: Annotated[str, tyro.conf.Positional] = ""
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN|MODEL")] = ""
     """Folder of a finished run (its model and its recipe are used), or a model folder together with --recipe; may be
     left out for an agent without a model.
     """
@@ -50,13 +52,14 @@ class EvaluateOptions:
     """Corpus for --datasets; by default the paragraphs that came with the questions."""
     split: str = ""
     """By default `test`, for --datasets `all`."""
-    questions: int = 400
+    questions: Count = 400
     """Questions per data set at most: a seeded draw from the split."""
-    samples: int = 1
+    samples: Count = 1
     """Episodes per question, for pass@k and mean@k; needs a temperature above 0."""
-    temperature: float = 0.0
+    temperature: NotNegative = 0.0
     """0 = greedy and deterministic."""
-    seed: int = 0
+    seed: Natural = 0
+    """Of the drawn questions and of sampling."""
     output: Path | None = None
     """Folder for the results: evaluation.jsonl (per question), evaluation.csv (per part), evaluation.json."""
 
@@ -65,20 +68,13 @@ def evaluate(words: list[str], console: Console) -> int:
     """Play the questions of every data set and print the means."""
     options = parse(EvaluateOptions, words, "evaluate")
     recipe, model = _recipe_and_model(options)
-    if options.samples < 1 or (options.samples > 1 and options.temperature <= 0):
+    if options.samples > 1 and options.temperature == 0:
         raise ConfigError(
             f"--samples: got {options.samples} at temperature {options.temperature:g}, expected 1, or more at"
             " --temperature above 0"
         )
-    if options.questions < 1 or options.temperature < 0:
-        raise ConfigError(
-            f"evaluate: got --questions {options.questions} --temperature {options.temperature:g}, expected at least 1"
-            " and at least 0"
-        )
-    if options.output is not None and options.output.exists() and not options.output.is_dir():
-        raise ConfigError(
-            f"--output: got {str(options.output)!r}, which is a file; expected a folder, to be made or filled"
-        )
+    if options.output is not None:
+        output_folder("--output", options.output)
     from a2tgpo.training.parts import limit_threads
 
     limit_threads(recipe.model.threads)
@@ -94,20 +90,10 @@ def evaluate(words: list[str], console: Console) -> int:
     for line in lines:
         if line.part == "all" and options.samples > 1:
             passes = "  ".join(f"{name} {value:.3f}" for name, value in line.values.items() if name.startswith("pass@"))
-            console.print(
-                f"{line.dataset}: mean@{options.samples} {line.values['em']:.3f}  {passes}",
-                highlight=False,
-                markup=False,
-                soft_wrap=True,
-            )
+            say(console, f"{line.dataset}: mean@{options.samples} {line.values['em']:.3f}  {passes}")
     for name, found in rows.items():
         _print_calibration(name, found, console)
-        console.print(
-            f"{name}: fingerprint {fingerprint(found)} (equal results give an equal one)",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        say(console, f"{name}: fingerprint {fingerprint(found)} (equal results give an equal one)")
     if options.output is not None:
         described = {
             "model": options.model,
@@ -117,12 +103,7 @@ def evaluate(words: list[str], console: Console) -> int:
             "samples": options.samples,
         }
         write_scorecard(options.output, rows, described)
-        console.print(
-            f"written: {options.output / 'evaluation.jsonl'}, .csv, .json",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        say(console, f"written: {options.output / 'evaluation.jsonl'}, .csv, .json")
     return 0
 
 
@@ -152,7 +133,8 @@ def _environments(options: EvaluateOptions, recipe: Recipe) -> dict[str, Recipe]
     found = {}
     for name in options.datasets:
         kind, file = (name, "") if name in DATASETS else ("SearchQA", name)
-        environment = replace(recipe.environment, id=f"{NAMESPACE}/{kind}-v0", dataset=file, corpus=options.corpus)
+        environment = recipe.environment.elsewhere(f"{NAMESPACE}/{kind}-v0")
+        environment = replace(environment, dataset=file, corpus=options.corpus)
         found[name] = replace(recipe, environment=environment)
     return found
 
@@ -248,4 +230,4 @@ def _print_calibration(name: str, rows: Sequence[dict[str, Any]], console: Conso
             f"{name}: gold probability before the answer → share correct (episodes): {bins}; ECE"
             f" {found.expected_error:.3f}, Brier {found.brier:.3f}"
         )
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        say(console, text)

@@ -7,7 +7,8 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from a2tgpo.commands.options import parse, printable
+from a2tgpo.commands.options import parse
+from a2tgpo.display.lines import printable, say
 from a2tgpo.errors import ConfigError
 
 
@@ -15,7 +16,7 @@ from a2tgpo.errors import ConfigError
 class ExplainOptions:
     """Which algorithm's credit is explained, and of which episodes."""
 
-    algorithm: Annotated[str, tyro.conf.Positional]
+    algorithm: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ALGORITHM")]
     """Name of the algorithm, or path.py:Class."""
     episode: Path
     """Episodes file of a run: runs/…/episodes/….jsonl."""
@@ -33,7 +34,7 @@ def explain(words: list[str], console: Console) -> int:
     algorithm = make_algorithm(options.algorithm)
     if not options.episode.is_file():
         raise ConfigError(
-            f"--episode: got {str(options.episode)!r}, which is no file; expected a .jsonl file of a run's episodes"
+            f"--episode: got {str(options.episode)!r}, which is not a file; expected a .jsonl file of a run's episodes"
             " folder"
         )
     episodes = read_episodes(options.episode)
@@ -44,5 +45,5 @@ def explain(words: list[str], console: Console) -> int:
             raise ConfigError(
                 f"--question: got {options.question!r}, expected one of the file's questions: {', '.join(known)}"
             )
-    console.print(printable(explained(episodes, algorithm)), highlight=False, markup=False, soft_wrap=True)
+    say(console, printable(explained(episodes, algorithm)))
     return 0

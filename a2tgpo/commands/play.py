@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-import a2tgpo.envs
-from a2tgpo.commands.options import parse, printable
+from a2tgpo.commands.options import parse
 from a2tgpo.config import load_recipe
+from a2tgpo.config.settings import Natural
+from a2tgpo.display.lines import printable, say
+from a2tgpo.envs.registration import check_id
 from a2tgpo.errors import ConfigError
-from a2tgpo.training.parts import env_arguments
 
 if TYPE_CHECKING:
     from a2tgpo.run_folder.load import LoadedRun
@@ -28,14 +29,16 @@ Agent = Callable[[str], str]
 class PlayOptions:
     """Whom to watch, and what is asked."""
 
-    run: Annotated[str, tyro.conf.Positional] = ""
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = ""
     """Folder of a finished run whose model plays; without one, you do."""
     recipe: str = "quickstart"
     """Recipe whose environment is played when there is no run."""
     question: str = ""
     """Question id; empty = drawn with the seed."""
-    seed: int = 0
+    seed: Natural = 0
+    """Draws the question."""
     split: str = "validation"
+    """Split that the question comes from."""
 
 
 def play(words: list[str], console: Console) -> int:
@@ -45,8 +48,8 @@ def play(words: list[str], console: Console) -> int:
 
     run = load_run(Path(options.run)) if options.run else None
     recipe = load_recipe(options.recipe) if run is None else run.recipe
-    a2tgpo.envs.register_envs()
-    env = gymnasium.make(recipe.environment.id, split=options.split, **env_arguments(recipe.environment))
+    check_id(recipe.environment.id)
+    env = gymnasium.make(recipe.environment.id, split=options.split, **recipe.environment.arguments())
     agent = _human(console) if run is None else _model_agent(run, env)
     text, info = env.reset(seed=options.seed, options={"question_id": options.question} if options.question else None)
     console.print(Panel(Text(printable(text)), title=Text(printable(f"question {info['question_id']}"))))
@@ -66,16 +69,12 @@ def play(words: list[str], console: Console) -> int:
             )
     golds = env.get_wrapper_attr("pool").find(info["question_id"]).answers
     gold = printable(", ".join(golds))
-    console.print(
-        f"{info['stop']}: reward {reward:g}, EM {info['em']:g}, F1 {info['f1']:.2f}; gold {gold}",
-        highlight=False,
-        markup=False,
-    )
+    say(console, f"{info['stop']}: reward {reward:g}, EM {info['em']:g}, F1 {info['f1']:.2f}; gold {gold}")
     return 0
 
 
 def _human(console: Console) -> Agent:
-    console.print("Write one action, for example <search> words </search> or <answer> words </answer>.", markup=False)
+    say(console, "Write one action, for example <search> words </search> or <answer> words </answer>.")
 
     def ask(_text: str) -> str:
         try:

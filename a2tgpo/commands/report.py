@@ -8,19 +8,23 @@ import tyro
 from rich.console import Console
 
 from a2tgpo.commands.options import parse
+from a2tgpo.config.parsing import Range
+from a2tgpo.config.settings import Count, Natural
+from a2tgpo.display.lines import say
+from a2tgpo.files import output_file
 
 
 @dataclass(frozen=True)
 class ReportOptions:
     """One self-contained HTML page about a study, with its episodes, and tables for papers."""
 
-    study: tyro.conf.Positional[Path]
+    study: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")]
     """Folder of a study, like runs/quickstart."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """The .html file to write; by default report.html in the study's folder."""
     allow: tuple[str, ...] = ()
     """Manifest entries in which runs may differ; the report says so."""
-    episodes: int = 1000
+    episodes: Natural = 1000
     """Episodes in the page, at most."""
 
 
@@ -28,11 +32,11 @@ class ReportOptions:
 class ViewOptions:
     """One self-contained HTML page to browse the recorded episodes of a run."""
 
-    run: tyro.conf.Positional[Path]
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of a run, like runs/quickstart/a2tgpo-s0."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """The .html file to write; by default episodes.html in the run's folder."""
-    episodes: int = 1000
+    episodes: Natural = 1000
     """Episodes in the page, at most; the newest are kept."""
 
 
@@ -42,19 +46,25 @@ class FalseCallsOptions:
     simulated studies.
     """
 
-    studies: int = 2000
-    seeds: int = 5
-    questions: int = 128
-    contenders: int = 4
+    studies: Count = 2000
+    """Studies that are simulated."""
+    seeds: Annotated[int, Range(2)] = 5
+    """Seeds of a study."""
+    questions: Count = 128
+    """Held-out questions of a study."""
+    contenders: Annotated[int, Range(2)] = 4
     """Algorithms of a study, the baseline included."""
-    effect: float = 0.0
+    effect: Annotated[float, Range()] = 0.0
     """Real advantage of all others over the baseline, in logits; 0 asks for false calls."""
-    seed: int = 0
+    seed: Natural = 0
+    """Of the simulation."""
 
 
 def report(words: list[str], console: Console) -> int:
     """Write the report of a study."""
     options = parse(ReportOptions, words, "report")
+    if options.study.is_dir():
+        output_file("-o", options.output or options.study / "report.html")
     from a2tgpo.report import write_report
 
     written = write_report(options.study, options.output, options.allow, options.episodes)
@@ -63,7 +73,7 @@ def report(words: list[str], console: Console) -> int:
         f"report: {written.html}, with {written.episodes} episodes{more}   tables:"
         f" {', '.join(map(str, written.tables))}"
     )
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    say(console, text)
     return 0
 
 
@@ -73,14 +83,11 @@ def view(words: list[str], console: Console) -> int:
     from a2tgpo.report import write_viewer
 
     output = options.output or options.run / "episodes.html"
+    if options.run.is_dir():
+        output_file("-o", output)
     collection = write_viewer(options.run, output, options.episodes)
     more = f"; {collection.left_out} older ones are left out (--episodes)" if collection.left_out else ""
-    console.print(
-        f"open {output} in a browser: {len(collection.episodes)} episodes{more}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    say(console, f"open {output} in a browser: {len(collection.episodes)} episodes{more}")
     return 0
 
 
@@ -99,7 +106,7 @@ def false_calls(words: list[str], console: Console) -> int:
     )
     kind = "false calls" if options.effect == 0 else f"calls of a real advantage of {options.effect:g} logits"
     size = f"{options.contenders} contenders × {options.seeds} seeds × {options.questions} questions"
-    console.print(f"{kind} over {options.studies} simulated studies of {size}", highlight=False)
-    console.print(f"  per comparison, uncorrected:          {found.comparisons}", highlight=False)
-    console.print(f"  per study, after Holm's correction:   {found.studies}", highlight=False)
+    say(console, f"{kind} over {options.studies} simulated studies of {size}")
+    say(console, f"  per comparison, uncorrected:          {found.comparisons}")
+    say(console, f"  per study, after Holm's correction:   {found.studies}")
     return 0

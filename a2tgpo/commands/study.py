@@ -1,118 +1,131 @@
 """Commands that read a recipe and train one run of it: train, recipes; and what `compare` shares with them."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 
-from a2tgpo.commands.options import parse, split_recipe
+from a2tgpo.commands.options import Inline, Repeated, parse
 from a2tgpo.config import Recipe, load_recipe, recipe_names, to_toml
+from a2tgpo.display.lines import say
 from a2tgpo.errors import ConfigError
 from a2tgpo.run_folder.resume import check_same_recipe
 
-_Inline = Annotated[Recipe, tyro.conf.arg(name="")]
+Source = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RECIPE")]
+SHOWN = ("em", "f1", "searches", "gain_per_turn", "clip_fraction", "entropy")
+"""Metrics that `train` prints."""
 
 
 @dataclass(frozen=True)
-class StudyOptions:
-    """Settings of the recipe, and where its runs go."""
+class TrainOptions:
+    """Train one run, or resume it. Every setting of the recipe can be given as an option."""
 
-    recipe: _Inline = field(default_factory=Recipe)
+    source: Source = ""
+    """Name of a shipped recipe (`a2tgpo recipes` lists them), or a .toml file. Stands first."""
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
+    """Folder of a run to resume, instead of RECIPE; its own settings are used."""
     runs: Path = Path("runs")
     """Folder for runs; a study goes into a folder of its own in there."""
-    allow: tuple[str, ...] = ()
-    """Manifest entries in which runs of a study, or two parts of a run, may differ."""
+    allow: Annotated[Repeated, tyro.conf.arg(metavar="ENTRY …")] = ()
+    """Resume although the manifest differs in these entries."""
     dry_run: bool = False
     """Print the complete recipe and stop."""
+    recipe: Annotated[Recipe, Inline] = field(default_factory=Recipe)
 
 
-def read_recipe(
-    words: list[str], command: str, console: Console, changed: Callable[[Recipe], Recipe] = lambda recipe: recipe
-) -> StudyOptions | None:
-    """The recipe with its settings; `None` if it was only to be printed. `changed` has the last word on the recipe."""
-    name, rest = split_recipe(words, command)
-    options = parse(StudyOptions, rest, command, StudyOptions(load_recipe(name)))
-    study = options.recipe.study
-    allowed = replace(study, allow=tuple(dict.fromkeys([*study.allow, *options.allow])))
-    options = replace(options, recipe=changed(replace(options.recipe, study=allowed)))
-    if options.dry_run:
-        from a2tgpo.algorithms.loader import make_algorithm
-        from a2tgpo.studies.contenders import contenders_of
-        from a2tgpo.training.parts import nested
+@dataclass(frozen=True)
+class RecipesOptions:
+    """List the recipes that ship with the package."""
 
-        for recipe in (
-            [options.recipe]
-            if command == "train"
-            else [contender.recipe for contender in contenders_of(options.recipe)]
-        ):
-            make_algorithm(recipe.algorithm, nested(recipe.algorithm_options))
-        console.print(to_toml(options.recipe), highlight=False, markup=False, soft_wrap=True)
-        return None
-    return options
+
+def source_of(words: Sequence[str], command: str) -> Recipe:
+    """The recipe that stands first, before any of its settings is changed.
+
+    Raises:
+        ConfigError: if there is no recipe, or it cannot be read.
+    """
+    if words and not words[0].startswith("-"):
+        return load_recipe(words[0])
+    if any(word in ("-h", "--help") for word in words):
+        return Recipe()
+    raise ConfigError(
+        f"recipe: got none, expected `a2tgpo {command} RECIPE …` with a .toml file or one of"
+        f" {', '.join(recipe_names())}"
+    )
 
 
 def train(words: list[str], console: Console) -> int:
-    """`a2tgpo train RECIPE`: one run, started or continued."""
-    resumed = Path(words[1]) if words[:1] == ["--resume"] and len(words) > 1 else None
-    if words[:1] == ["--resume"]:
-        words = _resumed(words[1:])
-    options = read_recipe(words, "train", console)
-    if options is None:
+    """`a2tgpo train RECIPE`: one run, started or resumed."""
+    resumed = _resumed(words)
+    start = source_of(words, "train") if resumed is None else load_recipe(resumed / "config.toml")
+    options = parse(TrainOptions, words, "train", TrainOptions(recipe=start))
+    if resumed is not None and options.source:
+        raise ConfigError(f"train: got RECIPE {options.source!r} and --resume {resumed}, expected one of them")
+    recipe = with_added(options.recipe, allow=options.allow)
+    recipe.build_algorithm()  # what cannot be used is said before the warm start, which may take minutes
+    if options.dry_run:
+        say(console, to_toml(recipe))
         return 0
-    from a2tgpo.algorithms.loader import make_algorithm
-    from a2tgpo.engines import check_engine
     from a2tgpo.studies.contenders import label
-    from a2tgpo.training.parts import limit_threads, nested
+    from a2tgpo.training.parts import limit_threads
 
-    recipe = options.recipe
     limit_threads(recipe.model.threads)
+    from a2tgpo.start.preflight import check_recipe
     from a2tgpo.start.prepare import prepare_model
     from a2tgpo.training.loop import train as run
 
-    make_algorithm(recipe.algorithm, nested(recipe.algorithm_options))  # before the warm start, which may take minutes
-    check_engine(recipe)
-    folder = resumed or options.runs / recipe.name / f"{label(recipe.algorithm)}-s{recipe.seed}"
+    check_recipe(recipe)
+    runs = options.runs if resumed is None else resumed.resolve().parent.parent
+    folder = resumed or runs / recipe.name / f"{label(recipe.algorithm)}-s{recipe.seed}"
     check_same_recipe(recipe, folder)
-    model_folder = prepare_model(recipe, options.runs, console)
+    model_folder = prepare_model(recipe, runs, console)
 
     def show(kind: str, step: int, values: Mapping[str, float]) -> None:
-        shown = ("em", "f1", "searches", "gain_per_turn", "clip_fraction", "entropy")
-        console.print(
-            f"{kind:<10} {step:>5}  " + "  ".join(f"{name} {values[name]:.3f}" for name in shown if name in values),
-            highlight=False,
-        )
+        shown = "  ".join(f"{name} {values[name]:.3f}" for name in SHOWN if name in values)
+        say(console, f"{kind:<10} {step:>5}  {shown}")
 
     finished = run(recipe, folder, model_folder, show)
-    text = (
-        f"finished: {folder}"
-        if finished
-        else f"stopped: {folder}; resume with a2tgpo train --resume {shlex.quote(str(folder))}"
-    )
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    resume = f"stopped: {folder}; resume with a2tgpo train --resume {shlex.quote(str(folder))}"
+    say(console, f"finished: {folder}" if finished else resume)
     return 0
 
 
-def _resumed(words: list[str]) -> list[str]:
-    """`--resume RUN` as the arguments of the run that it names."""
-    folder = Path(words[0]) if words else Path()
-    if not (folder / "config.toml").is_file():
-        raise ConfigError(
-            f"--resume: got {str(folder)!r}, which has no config.toml; expected the folder of a run, like"
-            " runs/quickstart/a2tgpo-s0"
-        )
-    return [str(folder / "config.toml"), "--runs", str(folder.resolve().parent.parent), *words[1:]]
+def with_added(recipe: Recipe, **lists: Sequence[Sequence[str]]) -> Recipe:
+    """The recipe with the values of repeated options appended to lists of its study, each once."""
+    longer: dict[str, Any] = {
+        name: tuple(dict.fromkeys([*getattr(recipe.study, name), *(value for values in given for value in values)]))
+        for name, given in lists.items()
+    }
+    return replace(recipe, study=replace(recipe.study, **longer))
+
+
+def _resumed(words: Sequence[str]) -> Path | None:
+    """The folder behind `--resume`, which has to be read before the other options are: its settings are the defaults.
+
+    Raises:
+        ConfigError: if it is not the folder of a run.
+    """
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        flag, equals, value = word.partition("=")
+        if flag == "--resume":
+            folder = Path(value if equals else following)
+            if not (folder / "config.toml").is_file():
+                raise ConfigError(
+                    f"--resume: got {str(folder)!r}, which has no config.toml; expected the folder of a run, like"
+                    " runs/quickstart/a2tgpo-s0"
+                )
+            return folder
+    return None
 
 
 def recipes(words: list[str], console: Console) -> int:
-    """`a2tgpo recipes`: names and first comment lines."""
+    """`a2tgpo recipes`: names, environments, models and lengths."""
+    parse(RecipesOptions, words, "recipes")
     for name in recipe_names():
         recipe = load_recipe(name)
-        console.print(
-            f"{name:<24}{recipe.environment.id}, model {recipe.model.source}, {recipe.training.steps} steps",
-            highlight=False,
-        )
+        say(console, f"{name:<24}{recipe.environment.id}, model {recipe.model.source}, {recipe.training.steps} steps")
     return 0

@@ -63,6 +63,7 @@ class Scoring:
             cut_rule=settings.cut_rule,
             search_tag=protocol.search_tag,
             only_mixed_groups=settings.only_mixed_groups,
+            attention=settings.attention,
             micro_batch_tokens=micro_batch_tokens,
         )
 

@@ -26,7 +26,7 @@ from a2tgpo.engines.base import Engine
 from a2tgpo.engines.transformers import TransformersEngine
 from a2tgpo.envs import SearchQAVectorEnv
 from a2tgpo.episode import Episode
-from a2tgpo.errors import ConfigError
+from a2tgpo.errors import ConfigError, MissingExtraError
 from a2tgpo.information_gain import Scaffold, Scoring, score_episodes
 from a2tgpo.policy import Policy
 from a2tgpo.policy.chat import Chat
@@ -38,7 +38,7 @@ try:
     from datasets import Dataset
     from trl import GRPOTrainer
 except ModuleNotFoundError as error:
-    raise ImportError(
+    raise MissingExtraError(
         f"a2tgpo.integrations.trl: needs {error.name}, which is not installed; run: pip install 'a2tgpo[trl]'"
     ) from error
 

@@ -202,6 +202,8 @@ def checked_device(name: torch.device | str) -> torch.device:
     """
     try:
         device = torch.device(name)
+        if device.type not in ("cpu", "cuda"):
+            raise RuntimeError(f"no use for a device of the type {device.type}")
     except RuntimeError as error:
         raise ConfigError(
             f"device: got {name!r}, expected 'cpu', 'cuda' or one of its devices like 'cuda:0'"

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from a2tgpo.algorithms.explain import workings_of
-from a2tgpo.algorithms.loader import make_algorithm
 from a2tgpo.config import Recipe, load_recipe
 from a2tgpo.episode import Turn
 from a2tgpo.errors import ConfigError
 from a2tgpo.files import read_json_lines, write_text
 from a2tgpo.report.page import asset, data_block, page, script
 from a2tgpo.run_folder.episodes import CREDIT, VALUES, episode_from_dict
-from a2tgpo.training.parts import nested
 
 LIMIT: Final = 1000
 """Episodes that a page holds unless asked otherwise."""
@@ -73,7 +71,7 @@ class Collection:
         """The algorithm's z of every turn, and its clip widths into `run`."""
         nothing: list[list[float | None]] = [[None] * len(row["turns"]) for row in rows]
         try:
-            algorithm = make_algorithm(recipe.algorithm, nested(recipe.algorithm_options))
+            algorithm = recipe.build_algorithm()
         except ValueError as error:  # an algorithm from a file that is not here
             run["note"] = f"z and clip ranges are left out: {error}"
             return nothing

@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from a2tgpo import __version__
-from a2tgpo.config import Recipe
+from a2tgpo.config import ALMANAC, Recipe
+from a2tgpo.display.lines import say
 from a2tgpo.envs.protocols import protocol_of
 from a2tgpo.errors import ConfigError
 from a2tgpo.files import file_sha256, publish
@@ -46,14 +47,9 @@ def prepare_model(recipe: Recipe, runs: Path, console: Console) -> Path:
     with claim(runs / ".cache" / f".claim-{cache_key(recipe)}"):
         if (cached / RESULT).is_file():
             if _hashes(cached) == json.loads((cached / RESULT).read_text())["sha256"]:
-                console.print(f"warm start: cached in {cached}", highlight=False, markup=False, soft_wrap=True)
+                say(console, f"warm start: cached in {cached}")
                 return cached
-            console.print(
-                f"warm start: {cached} differs from what was written there, making it again",
-                highlight=False,
-                markup=False,
-                soft_wrap=True,
-            )
+            say(console, f"warm start: {cached} differs from what was written there, making it again")
         _make(recipe, cached, console)
     return cached
 
@@ -97,7 +93,7 @@ def _make(recipe: Recipe, folder: Path, console: Console) -> None:
         f"warm start: {result.steps} steps, held-out EM {result.sampled:.2f} sampled, {result.greedy:.2f} greedy; kept"
         f" in {folder}"
     )
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    say(console, text)
 
 
 def _hashes(folder: Path) -> dict[str, str]:
@@ -109,7 +105,7 @@ def _tiny(recipe: Recipe) -> Policy:
     from a2tgpo.start.tiny import tiny_policy
 
     environment = recipe.environment
-    if environment.id == "a2tgpo/Almanac-v0" and (environment.worlds < 2 or not environment.fictional):
+    if environment.id == ALMANAC and (environment.worlds < 2 or not environment.fictional):
         raise ConfigError(
             f"environment: got worlds {environment.worlds} and fictional {environment.fictional} with model.source"
             " 'tiny', whose vocabulary holds the names of drawn worlds only; expected at least 2 worlds and fictional"

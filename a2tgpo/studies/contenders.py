@@ -61,12 +61,11 @@ def contenders_of(recipe: Recipe) -> list[Contender]:
         plain += [parent] if parent not in plain else []
     found = [Contender(label(name), replace(recipe, algorithm=name), study.baseline) for name in plain]
     found += [
-        Contender(name, _variant(recipe, name, settings), study.baseline)
-        for name, settings in _variants(recipe).items()
+        Contender(name, _variant(recipe, name, settings), study.baseline) for name, settings in study.variants.items()
     ]
     for parent in study.ablate:
         for what, options in ABLATIONS[parent].items():
-            off = replace(recipe, algorithm=parent, algorithm_options={**recipe.algorithm_options, **options})
+            off = replace(recipe, algorithm=parent, algorithm_options=_merged(recipe.algorithm_options, options))
             found.append(Contender(f"{parent}-{what}", off, parent, ablation=True))
     if not found:
         raise ConfigError(
@@ -82,32 +81,27 @@ def label(algorithm: str) -> str:
     return algorithm.rpartition(":")[2]
 
 
-def _variants(recipe: Recipe) -> dict[str, dict[str, Any]]:
-    """Label → its settings, dotted names."""
-    grouped: dict[str, dict[str, Any]] = {}
-    for key, value in recipe.study.variants.items():
-        name, dot, setting = key.partition(".")
-        if not dot:
-            raise ConfigError(
-                f"study.variants.{key}: got {value!r}, expected a table [study.variants.{key}] with settings, for"
-                " example algorithm = 'a2tgpo'"
-            )
-        grouped.setdefault(name, {})[setting] = value
-    return grouped
-
-
-def _variant(recipe: Recipe, name: str, settings: Mapping[str, Any]) -> Recipe:
-    base = load_recipe(settings["recipe"]) if "recipe" in settings else recipe
-    data = dataclasses.asdict(base)
-    for setting, value in settings.items():
-        if setting == "recipe":
-            continue
-        place, *rest = setting.split(".", 1)
-        if rest and isinstance(data.get(place), dict):
-            data[place] = {**data[place], rest[0]: value}
-        else:
-            data[setting] = value
+def _variant(recipe: Recipe, name: str, settings: Any) -> Recipe:
+    if not isinstance(settings, Mapping):
+        raise ConfigError(
+            f"study.variants.{name}: got {settings!r}, expected a table [study.variants.{name}] with settings, for"
+            " example algorithm = 'a2tgpo'"
+        )
+    changes = dict(settings)
+    base = load_recipe(changes.pop("recipe")) if "recipe" in changes else recipe
+    data = _merged(dataclasses.asdict(base), changes)
     return replace(from_dict(Recipe, data, f"study.variants.{name}."), name=recipe.name, study=recipe.study)
+
+
+def _merged(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested tables with some entries changed."""
+    both = {
+        name: _merged(data[name], value)
+        if isinstance(value, Mapping) and isinstance(data.get(name), Mapping)
+        else value
+        for name, value in changes.items()
+    }
+    return {**data, **both}
 
 
 def _check(contenders: list[Contender], baseline: str) -> None:

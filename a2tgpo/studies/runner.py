@@ -17,18 +17,18 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from a2tgpo.algorithms.loader import make_algorithm
 from a2tgpo.config import Recipe, to_toml
-from a2tgpo.engines import check_engine
+from a2tgpo.display.lines import say
 from a2tgpo.files import write_text
 from a2tgpo.run_folder.log import read_metrics
 from a2tgpo.run_folder.resume import check_same_recipe
+from a2tgpo.start.preflight import check_recipe
 from a2tgpo.start.prepare import cache_key, prepare_model
 from a2tgpo.studies.comparable import check_comparable
 from a2tgpo.studies.gpus import gpus, gpus_of_run, share
 from a2tgpo.studies.study import CRASHED, Job, jobs_of, usable
 from a2tgpo.studies.summary import print_summary, write_summary
-from a2tgpo.training.parts import limit_threads, nested
+from a2tgpo.training.parts import limit_threads
 
 POLL_SECONDS = 0.5
 
@@ -46,8 +46,7 @@ def compare(recipe: Recipe, runs: Path, console: Console) -> list[Job]:
     folder = runs / recipe.name
     jobs = jobs_of(recipe, folder)
     for job in jobs:
-        make_algorithm(job.recipe.algorithm, nested(job.recipe.algorithm_options))
-        check_engine(job.recipe)
+        check_recipe(job.recipe)
         check_same_recipe(job.recipe, job.folder)
     check_comparable([job for job in jobs if job.finished], recipe.study.allow)
     limit_threads(recipe.model.threads)
@@ -59,12 +58,7 @@ def compare(recipe: Recipe, runs: Path, console: Console) -> list[Job]:
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "study.toml", to_toml(recipe))
     if len(waiting) < len(jobs):
-        console.print(
-            f"{len(jobs) - len(waiting)} of {len(jobs)} runs are already finished in {folder}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        say(console, f"{len(jobs) - len(waiting)} of {len(jobs)} runs are already finished in {folder}")
     try:
         with _sigterm_stops():
             _train_all(waiting, models, recipe.study.workers, console)
@@ -106,7 +100,7 @@ def _sum_up(recipe: Recipe, jobs: list[Job], folder: Path, console: Console) -> 
     """Write and print what the finished runs say, and which runs are left out."""
     for job in jobs:
         if job.problem:
-            console.print(f"left out: {job.name}: {job.problem}", highlight=False, markup=False, soft_wrap=True)
+            say(console, f"left out: {job.name}: {job.problem}")
     good = usable(jobs)
     if good:
         check_comparable(good, recipe.study.allow)

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from a2tgpo.config import Recipe
 from a2tgpo.display.curves import draw
+from a2tgpo.display.lines import say
 from a2tgpo.display.tables import show, table
 from a2tgpo.files import write_csv, write_json, write_text
 from a2tgpo.means import Interval
@@ -54,8 +55,7 @@ def print_summary(recipe: Recipe, jobs: Sequence[Job], folder: Path, console: Co
         f"curves: {folder / 'learning-curves.png'}   numbers: {folder / 'summary.csv'}, .json, .md   all of it: a2tgpo"
         f" report {shlex.quote(str(folder))}"
     )
-    for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    say(console, *lines)
 
 
 def markdown(jobs: Sequence[Job]) -> str:

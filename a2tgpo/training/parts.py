@@ -1,20 +1,17 @@
 """From a recipe to the parts of a run: environments, policy, engine, rollout, algorithm."""
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import gymnasium
 from gymnasium.vector import AutoresetMode
 
-import a2tgpo.envs
 from a2tgpo.algorithms import Algorithm
-from a2tgpo.algorithms.loader import make_algorithm
-from a2tgpo.config import EnvironmentSettings, Recipe
+from a2tgpo.config import Recipe
 from a2tgpo.engines import Engine, engine_of
 from a2tgpo.envs import Question, SearchQAVectorEnv
+from a2tgpo.envs.registration import check_id
 from a2tgpo.errors import ConfigError
 from a2tgpo.information_gain import Scoring
 from a2tgpo.policy import Policy
@@ -50,7 +47,7 @@ def build(recipe: Recipe, model_folder: Path) -> Parts:
         ConfigError: if a part cannot be made from the recipe, or a question can be neither used nor skipped.
         RetrievalError: if a search engine outside of this process does not answer.
     """
-    algorithm = make_algorithm(recipe.algorithm, nested(recipe.algorithm_options))
+    algorithm = recipe.build_algorithm()
     policy = load_policy(recipe.model, model_folder)
     engine = engine_of(recipe, policy)
     train = make_split(
@@ -96,7 +93,7 @@ def make_env(recipe: Recipe, split: str, num_envs: int) -> SearchQAVectorEnv:
     Raises:
         ConfigError: if the environment cannot be made from the recipe, or is none of this package's.
     """
-    a2tgpo.envs.register_envs()
+    check_id(recipe.environment.id)
     env = gymnasium.make_vec(
         recipe.environment.id,
         num_envs=num_envs,
@@ -104,7 +101,7 @@ def make_env(recipe: Recipe, split: str, num_envs: int) -> SearchQAVectorEnv:
         split=split,
         scorer=None,  # the loop scores by the policy itself, all turns at once
         autoreset_mode=AutoresetMode.DISABLED,
-        **env_arguments(recipe.environment),
+        **recipe.environment.arguments(),
     )
     if not isinstance(env, SearchQAVectorEnv):
         raise ConfigError(
@@ -112,29 +109,6 @@ def make_env(recipe: Recipe, split: str, num_envs: int) -> SearchQAVectorEnv:
             " no golds to score"
         )
     return env
-
-
-def env_arguments(settings: EnvironmentSettings) -> dict[str, Any]:
-    """What the environment's constructor takes of the recipe."""
-    shared = {
-        name: getattr(settings, name)
-        for name in ("top_k", "max_searches", "max_turns", "protocol", "reward", "retriever")
-    }
-    if settings.id == "a2tgpo/Almanac-v0":
-        return shared | {
-            "fictional": settings.fictional,
-            "worlds": settings.worlds,
-            "seed": settings.world_seed,
-            "hops": settings.hops,
-        }
-    return shared | {name: value for name in ("dataset", "corpus") if (value := getattr(settings, name))}
-
-
-def nested(options: Mapping[str, object]) -> dict[str, object]:
-    """Algorithm options as the algorithm takes them: `loss.clip_low` becomes an entry of `loss`."""
-    plain = {name: value for name, value in options.items() if not name.startswith("loss.")}
-    changes = {name.removeprefix("loss."): value for name, value in options.items() if name.startswith("loss.")}
-    return plain | ({"loss": changes} if changes else {})
 
 
 def limit_threads(threads: int) -> None:

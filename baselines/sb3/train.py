@@ -16,8 +16,7 @@ from a2tgpo.config import EnvironmentSettings
 from a2tgpo.envs import Question, SearchQAEnv
 from a2tgpo.envs.scoring.gold_value import EvidenceScorer
 from a2tgpo.envs.wrappers import DiscreteSearch, GainReward, LimitEnds
-from a2tgpo.errors import ConfigError
-from a2tgpo.training.parts import env_arguments
+from a2tgpo.errors import ConfigError, MissingExtraError
 
 SIDE_BY_SIDE: Final = 16
 """Environments that an algorithm steps together."""
@@ -116,17 +115,8 @@ class Worlds:
         return DiscreteSearch(self._copy(self.held_out, scored=False))
 
     def _copy(self, env: SearchQAEnv, scored: bool) -> SearchQAEnv:
-        settings = self.environment
-        return SearchQAEnv(
-            env.questions,
-            env.pool.retrievers,
-            top_k=settings.top_k,
-            max_searches=settings.max_searches,
-            max_turns=settings.max_turns,
-            protocol=settings.protocol,
-            reward=settings.reward,
-            scorer=self.scorer if scored else None,
-        )
+        scorer = self.scorer if scored else None
+        return SearchQAEnv(env.questions, env.pool.retrievers, scorer=scorer, **self.environment.episode_arguments())
 
 
 def train(settings: Sb3Settings, worlds: Worlds, tensorboard: Path | None = None, progress: bool = False) -> Curve:
@@ -139,7 +129,7 @@ def train(settings: Sb3Settings, worlds: Worlds, tensorboard: Path | None = None
         progress: show SB3's own progress bar.
 
     Raises:
-        ImportError: naming the pip command, if stable-baselines3 (or sb3-contrib) is not installed.
+        MissingExtraError: naming the pip command, if stable-baselines3 (or sb3-contrib) is not installed.
         ConfigError: for an unknown algorithm.
     """
     spec = algorithm_of(settings.algorithm)
@@ -172,7 +162,7 @@ def agent_of(
     """An untrained agent of stable-baselines3 on `SIDE_BY_SIDE` environments, with the settings that learn here.
 
     Raises:
-        ImportError: naming the pip command, if the package is not installed.
+        MissingExtraError: naming the pip command, if the package is not installed.
         ConfigError: for an unknown algorithm, or environments that take text.
     """
     spec = algorithm_of(algorithm)
@@ -232,12 +222,12 @@ def required(module: str) -> Any:
     """A module of stable-baselines3 or sb3-contrib.
 
     Raises:
-        ImportError: naming the pip command, if it is not installed.
+        MissingExtraError: naming the pip command, if it is not installed.
     """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise ImportError(
+        raise MissingExtraError(
             f"baseline sb3: needs {module.split('.')[0]}, which is not installed; run: pip install 'a2tgpo[sb3]'"
         ) from error
 
@@ -259,7 +249,7 @@ def check_discrete(env: gym.Env[Any, Any]) -> None:
 def _made(environment: EnvironmentSettings, split: str) -> SearchQAEnv:
     a2tgpo.envs.register_envs()
     env = gym.make(
-        environment.id, split=split, scorer=None, disable_env_checker=True, **env_arguments(environment)
+        environment.id, split=split, scorer=None, disable_env_checker=True, **environment.arguments()
     ).unwrapped
     if not isinstance(env, SearchQAEnv):
         raise ConfigError(f"environment.id: got {environment.id!r}, expected one of this package's environments")

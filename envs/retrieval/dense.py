@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from a2tgpo.envs.records import Passage
 from a2tgpo.envs.retrieval.base import check_corpus
-from a2tgpo.errors import ConfigError
+from a2tgpo.errors import ConfigError, MissingExtraError
 
 Encoder = Callable[[list[str]], NDArray[np.float32]]
 """Texts to vectors, one row each."""
@@ -23,7 +23,7 @@ class DenseRetriever:
         query_prefix, passage_prefix: E5 models want "query: " and "passage: "; most others want nothing.
 
     Raises:
-        ImportError: without the extra.
+        MissingExtraError: without the extra.
         ConfigError: if the corpus is empty or ids repeat, or the encoder returns something else than one finite vector
             per text.
     """
@@ -92,7 +92,7 @@ def sentence_encoder(folder: str | Path, device: str = "cpu") -> Encoder:
     """The sentence-transformers model in a local folder.
 
     Raises:
-        ImportError: without the extra.
+        MissingExtraError: without the extra.
         ConfigError: if the folder does not exist; nothing is downloaded.
     """
     if not Path(folder).is_dir():
@@ -102,7 +102,7 @@ def sentence_encoder(folder: str | Path, device: str = "cpu") -> Encoder:
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
-        raise ImportError(
+        raise MissingExtraError(
             "retriever 'dense': sentence-transformers is missing; install it with: pip install 'a2tgpo[dense]'"
         ) from error
     model = SentenceTransformer(str(folder), device=device)
@@ -117,7 +117,7 @@ def _faiss() -> Any:
     try:
         import faiss
     except ImportError as error:
-        raise ImportError(
+        raise MissingExtraError(
             "retriever 'dense': faiss is missing; install it with: pip install 'a2tgpo[dense]'"
         ) from error
     return faiss

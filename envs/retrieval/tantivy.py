@@ -6,7 +6,7 @@ from typing import Any
 
 from a2tgpo.envs.records import Passage
 from a2tgpo.envs.retrieval.text import passage_terms, query_terms
-from a2tgpo.errors import DataError
+from a2tgpo.errors import DataError, MissingExtraError
 
 _WRITER_BYTES = 256 << 20
 
@@ -18,7 +18,7 @@ class TantivyRetriever:
     syntax has no power here.
 
     Raises:
-        ImportError: without the extra.
+        MissingExtraError: without the extra.
         DataError: if there is no index.
     """
 
@@ -56,7 +56,7 @@ def build_tantivy(passages: Iterable[Passage], folder: str | Path) -> TantivyRet
     """Index passages one by one; nothing but the writer's buffer is held in memory.
 
     Raises:
-        ImportError: without the extra.
+        MissingExtraError: without the extra.
         DataError: if the folder holds an index already, or there is no passage.
     """
     tantivy = _tantivy()
@@ -97,7 +97,7 @@ def _tantivy() -> Any:
     try:
         import tantivy
     except ImportError as error:
-        raise ImportError(
+        raise MissingExtraError(
             "retriever 'tantivy': the package is missing; install it with: pip install 'a2tgpo[tantivy]'"
         ) from error
     return tantivy

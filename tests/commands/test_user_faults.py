@@ -11,14 +11,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import gymnasium
 import pytest
 import torch
 from rich.console import Console
 
 import a2tgpo.engines.vllm.start
-from a2tgpo.cli import main, meant_for_users
-from a2tgpo.commands.options import printable
+from a2tgpo.cli import main
 from a2tgpo.config import (
     EnvironmentSettings,
     Recipe,
@@ -29,7 +27,8 @@ from a2tgpo.config import (
     WarmStartSettings,
     to_toml,
 )
-from a2tgpo.errors import CheckpointError, ConfigError, NumericalError, RetrievalError, RolloutError
+from a2tgpo.display.lines import printable
+from a2tgpo.errors import ConfigError
 from a2tgpo.policy import Policy
 from a2tgpo.run_folder.episodes import read_episodes
 from a2tgpo.run_folder.log import read_metrics
@@ -264,14 +263,6 @@ def test_a_study_that_is_told_to_stop_leaves_no_process_behind(
     while left(study.pid) and time.monotonic() < end:
         time.sleep(0.1)
     assert left(study.pid) == []
-
-
-def test_errors_that_stop_a_run_are_paragraphs() -> None:
-    ours = (CheckpointError(""), NumericalError(""), RolloutError(""), RetrievalError(""), ConfigError(""))
-    for error in (*ours, FileExistsError(), gymnasium.error.NameNotFound()):
-        assert meant_for_users(error)
-    for fault in (RuntimeError(), TypeError(), ZeroDivisionError()):
-        assert not meant_for_users(fault)
 
 
 def test_a_damaged_checkpoint_and_an_unfinished_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

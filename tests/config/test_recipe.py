@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from a2tgpo.config import Recipe, RolloutSettings, from_dict, load_recipe, recipe_names, to_toml
+from a2tgpo.config import EnvironmentSettings, Recipe, RolloutSettings, from_dict, load_recipe, recipe_names, to_toml
+from a2tgpo.envs.budget import ObservationBudget
+from a2tgpo.envs.settings import AlmanacSettings, DataSettings, EpisodeSettings, names
 from a2tgpo.errors import ConfigError
 
 
@@ -14,7 +16,7 @@ def test_round_trip_through_toml() -> None:
     recipe = replace(
         Recipe(),
         algorithm="grpo",
-        algorithm_options={"normalize_std": False, "loss.clip_low": 0.1},
+        algorithm_options={"normalize_std": False, "loss.clip_low": 0.1, "loss.clip_high": 1},
         rollout=RolloutSettings(questions=5, group_size=3),
     )
     recipe = replace(recipe, update=replace(recipe.update, mini_batches=2))
@@ -61,13 +63,122 @@ def test_integers_pass_as_floats_and_tables_as_dotted_options() -> None:
     )
     assert recipe.update.learning_rate == 1.0
     assert isinstance(recipe.update.learning_rate, float)
-    assert recipe.algorithm_options == {"ig_weight": 1.0, "loss.clip_low": 2.0}
+    assert recipe.algorithm_options == {"ig_weight": 1, "loss": {"clip_low": 2}}
+    assert type(recipe.algorithm_options["ig_weight"]) is int
+    assert type(recipe.build_algorithm().ig_weight) is float  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss": 1, "loss.clip_low": 2}, "loss is a value already"),
+        ({"loss": {"clip_low": 1}, "loss.clip_low": 2}, r"algorithm_options\.loss\.clip_low: got it twice"),
+        ({"a": {"b": [{}]}}, r"algorithm_options\.a\.b: got \[\{\}\], expected a number, a text, true or false"),
+        ({"a": None}, r"algorithm_options\.a: got None"),
+        ({".".join("a" * 9): 1}, "nested more than 8 deep"),
+    ],
+)
+def test_options_that_are_no_table(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Recipe(algorithm_options=options)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "seed = " + "[" * 20_000 + "]" * 20_000,
+        "seed = " + "{a = " * 20_000 + "1" + "}" * 20_000,
+        ".".join("a" * 2_000) + " = 1",
+        "[" + ".".join("a" * 2_000) + "]",
+        "algorithm_options." + ".".join("a" * 2_000) + " = 1",
+        "[study.variants." + ".".join("a" * 2_000) + "]\nb = 1",
+        "[environment." + ".".join("a" * 2_000) + "]\nb = 1",
+    ],
+    ids=["lists", "tables", "dotted", "header", "options", "variants", "section"],
+)
+def test_deep_recipes_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "deep.toml").write_text(text)
+    with pytest.raises(ConfigError):
+        load_recipe(tmp_path / "deep.toml")
+
+
+def test_recipes_written_before_options_were_tables_still_load() -> None:
+    """A run's config.toml of then: dotted names in quotes, whole numbers as 2.0, fewer settings."""
+    recipe = load_recipe(Path(__file__).parent.parent / "data" / "run-before-tables.toml")
+    assert recipe.algorithm_options == {"ig_weight": 0.3, "loss": {"clip_low": 0.1}, "clip_modulation": 1.0}
+    algorithm = recipe.build_algorithm()
+    assert (algorithm.loss.clip_low, algorithm.loss.clip_high) == (0.1, type(algorithm)().loss.clip_high)
+    wide = {"algorithm": "grpo", "algorithm_options": {"loss": {"clip_low": 0.2}}, "model": {"engine": "vllm"}}
+    assert recipe.study.variants == {"wide": wide}
+    assert recipe.model.options == {"heads": 2}
+    assert recipe.environment == load_recipe("quickstart").environment
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"dataset": "f.jsonl"},
+            r"environment\.dataset: got 'f.jsonl' with environment\.id 'a2tgpo/Almanac-v0', which"
+            r" brings its own questions and corpus; set environment\.id to 'a2tgpo/SearchQA-v0'",
+        ),
+        ({"corpus": "c"}, r"environment\.corpus: got 'c' with environment\.id 'a2tgpo/Almanac-v0'"),
+        ({"aliases": "a.json"}, r"environment\.aliases: got 'a.json'"),
+        ({"cache": "c.jsonl"}, r"environment\.cache: got 'c.jsonl'"),
+        (
+            {"id": "a2tgpo/SearchQA-v0", "hops": [2]},
+            r"environment\.hops: got \(2,\) with environment\.id"
+            r" 'a2tgpo/SearchQA-v0', which does not take it; leave it out, or set environment\.id to '",
+        ),
+        ({"id": "a2tgpo/HotpotQA-v0", "worlds": 2}, r"environment\.worlds: got 2 with environment\.id"),
+    ],
+)
+def test_settings_of_another_environment_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        from_dict(Recipe, {"environment": settings})
+
+
+def test_every_setting_of_the_environments_is_one_of_the_recipe(tmp_path: Path) -> None:
+    """What `gymnasium.make` takes is in a recipe or belongs to the loop: it scores itself, and chooses the split."""
+    (tmp_path / "mine.py").write_text("def half(answer, gold):\n    return 0.5\n")
+    world = EnvironmentSettings(reward=f"{tmp_path}/mine.py:half", passage_characters=30, observation_characters=50)
+    given = world.arguments()
+    assert set(given) == set(names(AlmanacSettings, EpisodeSettings)) - {"split", "scorer"}
+    assert given["reward"]("a", ["b"]) == 0.5
+    assert given["budget"] == ObservationBudget(30, 50)
+    files = replace(world, id="a2tgpo/SearchQA-v0", dataset="d", corpus="c", aliases="a", cache="s", on_bad_row="skip")
+    given = files.arguments()
+    assert set(given) == set(names(DataSettings, EpisodeSettings)) - {"split", "scorer", "questions"}
+    assert [given[name] for name in ("dataset", "corpus", "aliases", "cache", "on_bad_row")] == [
+        "d",
+        "c",
+        "a",
+        "s",
+        "skip",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reward", "message"),
+    [
+        ("mine.py:none", r"environment\.reward: got '.*mine\.py:none', but the file has no 'none'; it has half"),
+        ("nowhere.py:x", r"environment\.reward: got file '.*nowhere\.py', which does not exist"),
+        ("broken.py:x", r"cannot be imported \(ZeroDivisionError: division by zero, line 2\)"),
+        ("syntax.py:x", r"cannot be imported \(SyntaxError: "),
+    ],
+)
+def test_rewards_that_cannot_be_read(tmp_path: Path, reward: str, message: str) -> None:
+    (tmp_path / "mine.py").write_text("def half(answer, gold):\n    return 0.5\n")
+    (tmp_path / "broken.py").write_text("x = 0\n1 / x\n")
+    (tmp_path / "syntax.py").write_text("def\n")
+    with pytest.raises(ConfigError, match=message):
+        EnvironmentSettings(reward=f"{tmp_path}/{reward}").arguments()
 
 
 def test_missing_and_broken_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"recipe: got 'quickstar'.*did you mean 'quickstart'\?"):
         load_recipe("quickstar")
-    with pytest.raises(ConfigError, match="no readable file"):
+    with pytest.raises(ConfigError, match="expected a readable text file in UTF-8"):
         load_recipe(tmp_path / "none.toml")
     broken = tmp_path / "broken.toml"
     broken.write_text("seed = = 3")

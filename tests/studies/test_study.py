@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 
 from a2tgpo.algorithms.loader import make_algorithm
-from a2tgpo.commands.compare import SHORTHANDS, take, with_added
 from a2tgpo.config import (
     EnvironmentSettings,
     Recipe,
@@ -126,17 +125,6 @@ def test_contenders_variants_and_ablations() -> None:
 def test_studies_that_cannot_be_run(study: StudySettings, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         contenders_of(Recipe(study=study))
-
-
-def test_compare_options_add_to_the_study() -> None:
-    added, rest = take(
-        ["quickstart", "--algorithm", "a.py:Mine", "gspo", "--ablate=a2tgpo", "--seed", "3", "--allow", "git_commit"],
-        list(SHORTHANDS),
-    )
-    assert rest == ["quickstart", "--seed", "3"]
-    study = with_added(Recipe(), added).study
-    assert study.algorithms == ("a2tgpo", "igpo", "gigpo", "grpo", "a.py:Mine", "gspo")
-    assert (study.ablate, study.allow) == (("a2tgpo",), ("git_commit",))
 
 
 def test_a_crashing_run_is_written_down_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
