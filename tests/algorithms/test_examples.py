@@ -8,6 +8,7 @@ import torch
 
 from a2tgpo.algorithms import A2TGPO, ALGORITHMS, LossSpec
 from a2tgpo.algorithms.loader import load_algorithm, make_algorithm
+from a2tgpo.errors import ConfigError
 from tests.support.tables import make_table
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -54,7 +55,7 @@ def test_names_are_those_of_the_dictionary() -> None:
     [
         ("a2gpo", {}, r"algorithm: got 'a2gpo', expected one of a2tgpo, .*; did you mean 'a2tgpo'"),
         ("nowhere.py:Mine", {}, r"algorithm: got file 'nowhere.py', which does not exist"),
-        (MY_ALGORITHM.replace(":MyAlgorithm", ":Mine"), {}, r"got class 'Mine' of .*; the file has MyAlgorithm"),
+        (MY_ALGORITHM.replace(":MyAlgorithm", ":Mine"), {}, r"but the file has no 'Mine'; it has MyAlgorithm"),
         ("igpo", {"gamma": 2.0}, r"IGPO.gamma: got 2.0"),
         (
             "igpo",
@@ -73,7 +74,7 @@ def test_an_error_in_the_file_is_shown_and_not_remembered(tmp_path: Path) -> Non
     path = tmp_path / "broken.py"
     path.write_text("raise RuntimeError('broken on purpose')")
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="broken on purpose"):
+        with pytest.raises(ConfigError, match=r"broken.py', which cannot be imported \(RuntimeError: broken on"):
             load_algorithm(f"{path}:Anything")
 
 

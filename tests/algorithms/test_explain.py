@@ -187,7 +187,7 @@ def test_the_command_explains_a_recorded_group(tmp_path: Path, capsys: pytest.Ca
     ("words", "message"),
     [
         (["a2gpo", "--episode", "x.jsonl"], "did you mean 'a2tgpo'"),
-        (["a2tgpo", "--episode", "x.jsonl"], "got 'x.jsonl', which is no file"),
+        (["a2tgpo", "--episode", "x.jsonl"], "got 'x.jsonl', which is not a file"),
     ],
 )
 def test_the_command_says_what_is_wrong(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

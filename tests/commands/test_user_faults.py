@@ -148,13 +148,6 @@ def test_the_engine_is_looked_for_before_the_warm_start(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", ["data", "bench", "baseline"])
-def test_help_of_commands_with_parts(capsys: pytest.CaptureFixture[str], command: str) -> None:
-    assert main([command, "--help"]) == 0
-    assert f"a2tgpo {command} " in capsys.readouterr().out
-    assert main(["--version"]) == 0
-
-
 def test_files_in_the_place_of_folders_and_the_other_way_round(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -164,7 +157,6 @@ def test_files_in_the_place_of_folders_and_the_other_way_round(
     questions.write_text('{"question": "q", "answer": "a", "context": [["t", ["s"]]]}\n')
     assert "which is a file; expected a folder" in error_of(capsys, "data", "corpus", str(questions), "-o", str(file))
     assert "which is a file; expected a folder" in error_of(capsys, "data", "index", str(questions), "-o", str(file))
-    assert "got no file" in error_of(capsys, "data", "inspect")
     assert "missing: no such file; check the path" in error_of(capsys, "data", "inspect", str(tmp_path / "missing"))
     assert "which is a file; expected a folder" in error_of(
         capsys, "evaluate", "--agent", "oracle", "--output", str(file)
