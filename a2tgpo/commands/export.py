@@ -8,6 +8,7 @@ import tyro
 from rich.console import Console
 
 from a2tgpo.commands.options import parse
+from a2tgpo.display.lines import say
 from a2tgpo.errors import ConfigError
 
 
@@ -15,9 +16,9 @@ from a2tgpo.errors import ConfigError
 class ExportOptions:
     """A checkpoint of a run as a model folder that transformers reads."""
 
-    run: tyro.conf.Positional[Path]
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of a run, like runs/quickstart/a2tgpo-s0."""
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")]
     """Folder to be made."""
     checkpoint: str = "last"
     """`last`, `best` by held-out outcome, or the number of a step whose checkpoint is kept."""
@@ -35,7 +36,5 @@ def export(words: list[str], console: Console) -> int:
         )
     loaded = load_run(options.run, checkpoint_named(options.checkpoint))
     loaded.policy.save(options.output)
-    console.print(
-        f"written: {options.output}, from {loaded.model_folder}", highlight=False, markup=False, soft_wrap=True
-    )
+    say(console, f"written: {options.output}, from {loaded.model_folder}")
     return 0

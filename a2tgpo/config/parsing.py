@@ -122,6 +122,9 @@ def _checked(value: Any, expected: Any, where: str) -> Any:
             return value
         if float in arguments and type(value) is int:
             return float(value)
+        for kind in arguments:
+            if isinstance(value, {tuple: list | tuple, dict: Mapping}.get(typing.get_origin(kind), ())):
+                return _checked(value, kind, where)
     elif expected is float and type(value) in (int, float):
         return float(value)
     elif isinstance(expected, type) and type(value) is expected:

@@ -20,7 +20,7 @@ Share = Annotated[float, Range(0.0, 1.0)]
 
 ALMANAC = "a2tgpo/Almanac-v0"
 """Id of the embedded world, which brings questions and corpus along."""
-FILES_ONLY = ("dataset", "corpus", "aliases", "cache")
+FILES_ONLY = ("dataset", "corpus", "aliases", "question_field", "answer_field", "context_field", "cache")
 """Settings of environments that read their questions from files."""
 ALMANAC_ONLY = ("worlds", "hops")
 """Settings of the embedded world that another environment would ignore."""
@@ -32,12 +32,20 @@ class EnvironmentSettings:
 
     id: str = ALMANAC
     """Gymnasium id: `a2tgpo/Almanac-v0` is the embedded world, `a2tgpo/SearchQA-v0` reads files of yours."""
-    dataset: str = ""
-    """Question file, folder with one file per split, or name below `$A2TGPO_DATA`; for ids that read files."""
+    dataset: str | tuple[str, ...] | dict[str, float] = ""
+    """Question file, folder with one file per split, or name below `$A2TGPO_DATA`, for ids that read files; or a list
+    of several, or a table of them with the weights in whose proportions they are asked.
+    """
     corpus: str = ""
     """Passages file or folder, or a saved BM25 index; by default the paragraphs that came with the questions."""
     aliases: str = ""
     """2Wiki's `id_aliases.json`, whose names are added to the gold answers."""
+    question_field: str = ""
+    """Field of a row that holds the question, like `extra_info.question`; found by the known names if empty."""
+    answer_field: str = ""
+    """Field of a row with the gold answer, or a list of them."""
+    context_field: str = ""
+    """Field of a row with the paragraphs that come with the question."""
     on_bad_row: Literal["error", "skip"] = "error"
     """What a row of the question file that cannot be used does: end everything, or be left out and counted."""
     train_split: str = "train"

@@ -13,12 +13,10 @@ from typing import Any
 import pandas as pd
 
 from a2tgpo.algorithms import ALGORITHMS, Algorithm
-from a2tgpo.algorithms.loader import make_algorithm
 from a2tgpo.files import read_json_lines
 from a2tgpo.run_folder.episodes import episode_from_dict
 from a2tgpo.run_folder.log import read_metrics
 from a2tgpo.studies.study import Job
-from a2tgpo.training.parts import nested
 
 _WORD = re.compile(r"\w+")
 QUANTITIES = ("raw gain", "z", "advantage")
@@ -133,7 +131,7 @@ def _algorithm(job: Job) -> Algorithm | None:
     """The run's algorithm, unless it comes from a file."""
     if job.recipe.algorithm not in ALGORITHMS:
         return None
-    return make_algorithm(job.recipe.algorithm, nested(job.recipe.algorithm_options))
+    return job.recipe.build_algorithm()
 
 
 def _last_episodes(job: Job) -> Iterator[dict[str, Any]]:

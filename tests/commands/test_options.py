@@ -11,14 +11,14 @@ import pytest
 from rich.console import Console
 
 from a2tgpo.cli import main
-from a2tgpo.commands import baseline, bench, compare, data, evaluate, explain, play, report, serve, study
+from a2tgpo.commands import baseline, bench, compare, data, evaluate, explain, export, play, report, serve, study
 from a2tgpo.commands.options import parse
 from a2tgpo.config import Recipe
 from a2tgpo.errors import ConfigError
 
 OPTIONS: list[Any] = [
     found
-    for module in (baseline, bench, compare, data, evaluate, explain, play, report, serve, study)
+    for module in (baseline, bench, compare, data, evaluate, explain, export, play, report, serve, study)
     for name, found in inspect.getmembers(module, dataclasses.is_dataclass)
     if found.__module__ == module.__name__ and not name.startswith("_")
 ]

@@ -146,16 +146,26 @@ def test_every_setting_of_the_environments_is_one_of_the_recipe(tmp_path: Path) 
     assert set(given) == set(names(AlmanacSettings, EpisodeSettings)) - {"split", "scorer"}
     assert given["reward"]("a", ["b"]) == 0.5
     assert given["budget"] == ObservationBudget(30, 50)
-    files = replace(world, id="a2tgpo/SearchQA-v0", dataset="d", corpus="c", aliases="a", cache="s", on_bad_row="skip")
-    given = files.arguments()
+    told = {"dataset": "d", "corpus": "c", "aliases": "a", "cache": "s", "on_bad_row": "skip"}
+    told |= {"question_field": "q", "answer_field": "extra.a", "context_field": "p"}
+    given = from_dict(EnvironmentSettings, {"id": "a2tgpo/SearchQA-v0", **told}).arguments()
     assert set(given) == set(names(DataSettings, EpisodeSettings)) - {"split", "scorer", "questions"}
-    assert [given[name] for name in ("dataset", "corpus", "aliases", "cache", "on_bad_row")] == [
-        "d",
-        "c",
-        "a",
-        "s",
-        "skip",
-    ]
+    assert {name: given[name] for name in told} == told
+
+
+@pytest.mark.parametrize(
+    ("written", "dataset"),
+    [
+        ('"a.jsonl"', "a.jsonl"),
+        ('["a.jsonl", "b"]', ("a.jsonl", "b")),
+        ('{ "a.jsonl" = 1, b = 2.5 }', {"a.jsonl": 1.0, "b": 2.5}),
+    ],
+)
+def test_a_data_set_or_several(written: str, dataset: object) -> None:
+    text = f'[environment]\nid = "a2tgpo/SearchQA-v0"\ndataset = {written}'
+    recipe = from_dict(Recipe, tomllib.loads(text))
+    assert recipe.environment.dataset == dataset
+    assert from_dict(Recipe, tomllib.loads(to_toml(recipe))) == recipe
 
 
 @pytest.mark.parametrize(
