@@ -30,7 +30,7 @@ def test_help_and_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     assert "compare" in capsys.readouterr().out
     assert "got 'compar', expected one of compare" in error_of(capsys, "compar")
-    assert error_of(capsys, "trian").endswith("did you mean 'train'?")
+    assert error_of(capsys, "trainn").endswith("did you mean 'train'?")
     assert main(["--version"]) == 0
 
 
