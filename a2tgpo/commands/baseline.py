@@ -180,5 +180,5 @@ def _voice(options: TableOptions, run: "LoadedRun") -> "Voice":
     from a2tgpo.baselines import Voice
     from a2tgpo.policy.chat import Chat
 
-    chat = Chat(run.policy.tokenizer, run.recipe.model.chat_template)
+    chat = Chat(run.policy.tokenizer, run.recipe.model.chat_template, end_token_ids=run.policy.end_token_ids)
     return Voice(run.engine, chat, run.policy.max_tokens, options.max_new_tokens, options.temperature)

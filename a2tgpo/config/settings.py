@@ -144,6 +144,10 @@ class ModelSettings:
     """`cpu`, `cuda`, or one of its devices like `cuda:1`."""
     chat_template: bool = False
     """Write the prompt as a user message in the model's chat template; otherwise as raw text."""
+    system_prompt: str = ""
+    """With the chat template: a system message before the question."""
+    template_arguments: dict[str, bool | int | float | str] = field(default_factory=dict)
+    """With the chat template: its own settings, such as Qwen3's `enable_thinking`."""
     threads: Count = 1
     """CPU threads of a run; more than one only pays for models of 100 M parameters and up."""
     options: dict[str, int | float] = field(default_factory=dict)

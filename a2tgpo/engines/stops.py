@@ -1,21 +1,21 @@
 """Where generation of a row ends, decided on token level."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
 class Stops:
-    """Ends a row with the end token, or with the token that completes a stop string.
+    """Ends a row with an end token, or with the token that completes a stop string.
 
     A tag that is one token is found by its id; one that is spread over several tokens by decoding the row's tail, which
     happens only after tokens that could complete it.
     """
 
-    def __init__(self, tokenizer: Any, strings: Sequence[str]) -> None:
+    def __init__(self, tokenizer: Any, strings: Sequence[str], end_token_ids: Iterable[int]) -> None:
         self._tokenizer = tokenizer
         self._strings = tuple(strings)
         ids = [tokenizer(string, add_special_tokens=False)["input_ids"] for string in strings]
-        self.token_ids: set[int] = {row[0] for row in ids if len(row) == 1} | {tokenizer.eos_token_id} - {None}
+        self.token_ids: set[int] = {row[0] for row in ids if len(row) == 1} | set(end_token_ids)
         """What ends a row by itself."""
         self._tail = max((len(string) for string in strings), default=0) + 2
         self.texts: tuple[str, ...] = () if all(len(row) == 1 for row in ids) else self._strings

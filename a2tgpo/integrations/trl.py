@@ -126,7 +126,11 @@ class CreditTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
         self.rollout = Rollout(
             env,
             engine or TransformersEngine(policy),
-            Chat(policy.tokenizer, tool_role=env.protocol.observation_role == "tool"),
+            Chat(
+                policy.tokenizer,
+                tool_role=env.protocol.observation_role == "tool",
+                end_token_ids=policy.end_token_ids,
+            ),
             max_action_tokens=max_action_tokens,
             max_episode_tokens=min(max_episode_tokens, policy.max_tokens),
         )

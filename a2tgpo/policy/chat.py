@@ -5,10 +5,12 @@ shown, and what the policy sampled stays as it was sampled. A longer prompt ther
 one, whatever the chat template would do to earlier turns.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
+
+from jinja2 import TemplateError
 
 from a2tgpo.errors import ConfigError
 
@@ -19,42 +21,72 @@ _ACTION, _OBSERVATION = "\u2402ACTION\u2403", "\u2402OBSERVATION\u2403"
 class Chat:
     """Renders the texts of an environment for one tokenizer.
 
-    With `chat_template`, the prompt is a user message followed by the generation prompt of the tokenizer's chat
-    template. Observations stay inside the assistant's message as raw text, unless `tool_role` is set: then each is a
-    message of the role `tool` between the template's own markers.
+    With `chat_template`, the prompt is a user message, behind the system prompt if there is one, followed by the
+    generation prompt of the tokenizer's chat template. An observation is then
+
+    - with `tool_role`, a message of the role `tool`;
+    - behind an action that the policy ended with an end token, a message of the role `user`: its own message is over;
+    - behind one that was ended by a stop string, raw text inside the assistant's message, which is still open.
+
+    Without a template everything is raw text.
+
+    Raises:
+        ConfigError: if the tokenizer has no template where one is needed, or its template refuses one of these
+            messages.
     """
 
     tokenizer: Any
     chat_template: bool = False
     tool_role: bool = False
+    end_token_ids: frozenset[int] | None = None
+    """What ends a turn (`Policy.end_token_ids`); by default the tokenizer's end token."""
+    system_prompt: str = ""
+    template_arguments: Mapping[str, object] = field(default_factory=dict)
+    """Passed to the template, such as Qwen3's `enable_thinking`."""
     _known_ids: Callable[[str, bool], tuple[int, ...]] = field(init=False, repr=False, compare=False)
     """Tokens of a text, remembered: a group shares its prompt, and episodes meet the same passages and notes."""
+    _glue: Mapping[str, tuple[str, str]] = field(init=False, repr=False, compare=False)
+    """Role -> what the template writes between an action and a message of that role, and after it up to the next
+    action.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_known_ids", lru_cache(maxsize=4096)(self._tokenize))
-        if self.chat_template and not getattr(self.tokenizer, "chat_template", None):
-            raise ConfigError(
-                "model.chat_template: got true, but the model's tokenizer has no chat template; set it to false or use"
-                " an instruct model"
+        if self.end_token_ids is None:
+            object.__setattr__(self, "end_token_ids", frozenset({self.tokenizer.eos_token_id} - {None}))
+        if (self.chat_template or self.tool_role) and not getattr(self.tokenizer, "chat_template", None):
+            setting, remedy = (
+                ("model.chat_template: got true", "set it to false")
+                if self.chat_template
+                else ("environment.protocol: got one that writes tool messages", "use the protocol `tags`")
             )
+            raise ConfigError(
+                f"{setting}, but the model's tokenizer has no chat template; {remedy} or use an instruct model"
+            )
+        roles = [*(["tool"] if self.tool_role else []), *(["user"] if self.chat_template else [])]
+        object.__setattr__(self, "_glue", {role: self._glue_of(role) for role in roles})
+        if self.chat_template:
+            self._rendered([self._question("question")])
 
     def prompt_ids(self, text: str) -> list[int]:
-        """Tokens of the prompt, with the tokenizer's own start token if it has one."""
-        if not self.chat_template:
-            return self._encode(text, add_special_tokens=True)
-        rendered = self.tokenizer.apply_chat_template(
-            [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True
-        )
-        return self._encode(rendered)
+        """Tokens of the prompt, with the tokenizer's own start token if it has one, and never an end token."""
+        if self.chat_template:
+            return self._encode(self._rendered([self._question(text)]))
+        plain, dressed = self._encode(text), self._encode(text, add_special_tokens=True)
+        for start in range(len(dressed) - len(plain) + 1):
+            if dressed[start : start + len(plain)] == plain:
+                return dressed[: start + len(plain)]  # what stands behind would end the prompt
+        return dressed
 
     def observation_ids(self, text: str, action_ids: Sequence[int]) -> list[int]:
         """Tokens of an observation that follows `action_ids`."""
-        if not self.tool_role:
+        ended = bool(action_ids) and action_ids[-1] in self._ends
+        role = "tool" if self.tool_role else "user" if self.chat_template and ended else None
+        if role is None:
             return self._encode(text)
-        before, after = self._tool_glue()
-        end = self.tokenizer.eos_token
-        if action_ids and action_ids[-1] == self.tokenizer.eos_token_id and before.startswith(end):
-            before = before[len(end) :]  # the policy sampled the end of its message itself
+        before, after = self._glue[role]
+        if ended:  # the policy sampled the end of its message itself
+            before = before.removeprefix(self.tokenizer.decode([action_ids[-1]], skip_special_tokens=False))
         return self._encode(before + text + after)
 
     def action_ids(self, text: str) -> list[int]:
@@ -64,9 +96,14 @@ class Chat:
     def decode(self, action_ids: Sequence[int]) -> str:
         """Text of an action, without the end token. Only ever parsed, never encoded again."""
         ids = list(action_ids)
-        if ids and ids[-1] == self.tokenizer.eos_token_id:
+        if ids and ids[-1] in self._ends:
             ids.pop()
         return str(self.tokenizer.decode(ids, skip_special_tokens=False))
+
+    @property
+    def _ends(self) -> frozenset[int]:
+        assert self.end_token_ids is not None
+        return self.end_token_ids
 
     def _encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
         return list(self._known_ids(text, add_special_tokens))
@@ -74,15 +111,40 @@ class Chat:
     def _tokenize(self, text: str, add_special_tokens: bool) -> tuple[int, ...]:
         return tuple(self.tokenizer(text, add_special_tokens=add_special_tokens)["input_ids"])
 
-    def _tool_glue(self) -> tuple[str, str]:
-        """What the template writes between an action and a tool message, and after it up to the next action."""
-        question: list[dict[str, str]] = [{"role": "user", "content": "question"}]
-        exchange = [*question, {"role": "assistant", "content": _ACTION}, {"role": "tool", "content": _OBSERVATION}]
-        rendered = self.tokenizer.apply_chat_template(exchange, tokenize=False, add_generation_prompt=True)
-        head, found, after = rendered.partition(_OBSERVATION)
+    def _question(self, text: str) -> dict[str, str]:
+        return {"role": "user", "content": text}
+
+    def _rendered(self, messages: Sequence[Mapping[str, str]]) -> str:
+        """The messages behind the system prompt, up to where the policy writes.
+
+        Raises:
+            ConfigError: if the template refuses them.
+        """
+        system = [{"role": "system", "content": self.system_prompt}] if self.system_prompt else []
+        try:
+            rendered: str = self.tokenizer.apply_chat_template(
+                [*system, *messages], tokenize=False, add_generation_prompt=True, **self.template_arguments
+            )
+        except (TemplateError, TypeError, ValueError) as error:
+            roles = list(dict.fromkeys(message["role"] for message in [*system, *messages]))
+            remedy = (
+                "use the protocol `tags`"
+                if "tool" in roles
+                else "leave model.system_prompt and model.template_arguments out, or set model.chat_template to false"
+            )
+            raise ConfigError(
+                f"environment.protocol: this tokenizer's chat template refuses messages of the roles {roles} ({error});"
+                f" {remedy}"
+            ) from error
+        return rendered
+
+    def _glue_of(self, role: str) -> tuple[str, str]:
+        exchange = [{"role": "assistant", "content": _ACTION}, {"role": role, "content": _OBSERVATION}]
+        head, found, after = self._rendered([self._question("question"), *exchange]).partition(_OBSERVATION)
         _, also_found, before = head.partition(_ACTION)
         if not (found and also_found):
             raise ConfigError(
-                "environment.protocol: this tokenizer's chat template drops tool messages; use the protocol `tags`"
+                f"environment.protocol: this tokenizer's chat template drops {role} messages; use the protocol `tags`"
+                " without a chat template, or another model"
             )
         return before, after

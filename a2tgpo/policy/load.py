@@ -1,7 +1,7 @@
 """A recipe's policy and its way from text to tokens."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
 
@@ -25,10 +25,17 @@ def load_policy(settings: ModelSettings, folder: Path) -> Policy:
     return Policy.load(folder, DTYPES[settings.dtype], settings.device)
 
 
-def chat_of(settings: ModelSettings, tokenizer: Any, protocol: Protocol) -> Chat:
+def chat_of(settings: ModelSettings, policy: Policy, protocol: Protocol) -> Chat:
     """How a recipe's environment is written for its model.
 
     Raises:
-        ConfigError: if the tokenizer has no chat template where one is needed.
+        ConfigError: if the tokenizer has no chat template where one is needed, or a template that refuses its messages.
     """
-    return Chat(tokenizer, settings.chat_template, tool_role=protocol.observation_role == "tool")
+    return Chat(
+        policy.tokenizer,
+        settings.chat_template,
+        tool_role=protocol.observation_role == "tool",
+        end_token_ids=policy.end_token_ids,
+        system_prompt=settings.system_prompt,
+        template_arguments=settings.template_arguments,
+    )

@@ -8,13 +8,12 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from a2tgpo.batch import TokenBatch
 from a2tgpo.errors import ConfigError
 from a2tgpo.policy.attention import Attend, attention_of, causal
+from a2tgpo.policy.reading import read_model
 from a2tgpo.policy.token_scores import Entropy, TokenScores, score_tokens
 
 _LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling")
@@ -66,22 +65,11 @@ class Policy:
         in bfloat16.
 
         Raises:
-            ConfigError: if the folder, its `config.json`, its weights or its tokenizer is missing, the device is not
-                there, the folder is damaged, the weights are pickles, or model and tokenizer do not fit together.
+            ConfigError: as `read_model`, if the device is not there, or model and tokenizer do not fit together.
         """
-        folder = Path(path)
-        _check_folder(folder)
         device = checked_device(device)
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            model = AutoModelForCausalLM.from_pretrained(
-                folder, local_files_only=True, use_safetensors=True, dtype=torch.float32
-            )
-        except (OSError, SafetensorError) as error:
-            raise ConfigError(
-                f"policy: {folder} cannot be read ({error}), expected a whole model folder; copy or save it again"
-            ) from error
-        return Policy(model.to(device).eval(), tokenizer, dtype)
+        model, tokenizer = read_model(Path(path))
+        return Policy(model.to(device), tokenizer, dtype)
 
     def save(self, path: Path | str) -> None:
         """Write model and tokenizer so that `load` (or transformers itself) reads them again."""
@@ -110,6 +98,15 @@ class Policy:
             if token is not None:
                 return int(token)
         return 0
+
+    @property
+    def end_token_ids(self) -> frozenset[int]:
+        """What ends a turn: the tokenizer's end token, and what the model's generation config names besides, as chat
+        models do, whose messages end with another token than texts.
+        """
+        named = getattr(self.model.generation_config, "eos_token_id", None)
+        more = [] if named is None else [named] if isinstance(named, int) else named
+        return frozenset({self.tokenizer.eos_token_id, *more} - {None})
 
     @property
     def max_tokens(self) -> int:
@@ -215,28 +212,3 @@ def checked_device(name: torch.device | str) -> torch.device:
             " built for CUDA"
         )
     return device
-
-
-def _check_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        raise ConfigError(
-            f"policy: no folder at {folder}, expected a model folder with config.json, *.safetensors and a tokenizer;"
-            " check the path"
-        )
-    if not (folder / "config.json").is_file():
-        raise ConfigError(
-            f"policy: {folder} has no config.json, expected a model folder as `save_pretrained` of transformers"
-            " writes it"
-        )
-    if not any(folder.glob("*.safetensors")):
-        if any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
-            raise ConfigError(
-                f"policy: {folder} holds pickled weights, which can run code when read; expected *.safetensors, convert"
-                " it with `save_pretrained`"
-            )
-        raise ConfigError(f"policy: {folder} has no *.safetensors, expected the model's weights; copy them there")
-    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")):
-        raise ConfigError(
-            f"policy: {folder} has no tokenizer, expected tokenizer.json or a vocabulary; save one there with"
-            " `tokenizer.save_pretrained`"
-        )

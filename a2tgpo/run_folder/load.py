@@ -35,7 +35,7 @@ class LoadedRun:
     @property
     def chat(self) -> Chat:
         """How the recipe's environment is written for the policy."""
-        return chat_of(self.recipe.model, self.policy.tokenizer, protocol_of(self.recipe.environment.protocol))
+        return chat_of(self.recipe.model, self.policy, protocol_of(self.recipe.environment.protocol))
 
     @property
     def scoring(self) -> Scoring:

@@ -24,9 +24,11 @@ def smollm2_policy() -> Policy:
         ConfigError: if the package, or gguf that reads it, is not installed.
     """
     path = _weights()
-    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name, local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(
+        path.parent, gguf_file=path.name, local_files_only=True, trust_remote_code=False
+    )
     packed = AutoModelForCausalLM.from_pretrained(
-        path.parent, gguf_file=path.name, dtype=torch.float32, local_files_only=True
+        path.parent, gguf_file=path.name, dtype=torch.float32, local_files_only=True, trust_remote_code=False
     )
     settings = packed.config.to_dict()
     settings.pop("quantization_config", None)

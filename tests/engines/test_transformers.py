@@ -68,7 +68,7 @@ def policy_of(kind: str) -> Policy:
 def plain_sample(policy: Policy, prompt: list[int], sampling: Sampling, seed: int) -> Sample:
     """The slow and obvious engine: one whole forward pass per token, one row at a time."""
     uniform = np.random.Generator(np.random.Philox(seed)).random(sampling.max_tokens)
-    stops = Stops(policy.tokenizer, sampling.stop)
+    stops = Stops(policy.tokenizer, sampling.stop, policy.end_token_ids)
     ids, logprobs = list(prompt), []
     for step in range(sampling.max_tokens):
         with torch.no_grad():
@@ -351,13 +351,26 @@ def test_sampling_follows_the_distribution() -> None:
     assert np.abs(share - expected).max() < 0.03
 
 
+def test_every_end_token_of_the_model_ends_a_turn() -> None:
+    policy = tiny_policy()
+    prompt, sampling = list(range(3, 20)), Sampling(12, ())
+    runs = generate(TransformersEngine(policy), [prompt] * 30, sampling, list(range(30)))
+    seed, free = next((seed, run) for seed, run in enumerate(runs) if len(run.token_ids) == 12)
+    policy.model.generation_config.eos_token_id = [free.token_ids[9], free.token_ids[5]]
+    ended = generate(TransformersEngine(policy), [prompt], sampling, [seed])[0]
+    first = next(place for place, token in enumerate(free.token_ids) if token in policy.end_token_ids)
+    assert first <= 5
+    assert ended.complete
+    assert ended.token_ids == free.token_ids[: first + 1]
+
+
 def test_stop_strings_on_token_level() -> None:
     tokenizer = word_tokenizer()
-    stops = Stops(tokenizer, STOP)
+    stops = Stops(tokenizer, STOP, [tokenizer.eos_token_id])
     ids = {word: index for index, word in enumerate(WORDS)}
     assert stops.completed([ids["w1"], ids["</search>"]])
     assert stops.completed([ids["<eos>"]])
     assert not stops.completed([ids["<search>"], ids["w1"]])
-    spread = Stops(tokenizer, ("w1 w2",))  # a stop string of two tokens
+    spread = Stops(tokenizer, ("w1 w2",), [tokenizer.eos_token_id])  # a stop string of two tokens
     assert spread.completed([ids["w0"], ids["w1"], ids["w2"]])
     assert not spread.completed([ids["w1"], ids["w0"], ids["w2"]])

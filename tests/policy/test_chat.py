@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jinja2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,16 @@ QWEN3_LIKE = (
     " if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 """A template that strips the thoughts of earlier turns, as Qwen3's does."""
+STRICT = (
+    "{% for m in messages %}{% if m.role in ('system', 'tool') %}{{ raise_exception('no ' + m.role) }}{% endif %}"
+    "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}"
+    "<start>{{ m.role }}\n{{ m.content }}<end>\n{% endfor %}{% if add_generation_prompt %}<start>assistant\n{% endif %}"
+)
+"""A template that knows two roles, in turn, as Gemma's does."""
+THINKING = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+    "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}"
+)
 
 
 class Characters:
@@ -31,14 +42,14 @@ class Characters:
     def decode(self, ids: list[int], skip_special_tokens: bool = False) -> str:
         return "".join(self.eos_token if token == self.eos_token_id else chr(token) for token in ids)
 
-    def apply_chat_template(self, messages: list[dict[str, str]], tokenize: bool, add_generation_prompt: bool) -> str:
-        import jinja2
+    def apply_chat_template(self, messages: list[dict[str, str]], tokenize: bool, **arguments: Any) -> str:
+        environment = jinja2.Environment(autoescape=False)
+        environment.globals["raise_exception"] = refuse  # as transformers has it
+        return environment.from_string(self.chat_template).render(messages=messages, **arguments)
 
-        return (
-            jinja2.Environment(autoescape=False)
-            .from_string(QWEN3_LIKE)
-            .render(messages=messages, add_generation_prompt=add_generation_prompt)
-        )
+
+def refuse(message: str) -> None:
+    raise jinja2.TemplateError(message)
 
 
 @given(st.lists(st.tuples(st.text(max_size=20), st.booleans(), st.text(max_size=20)), max_size=5))
@@ -80,10 +91,98 @@ def test_template_that_is_missing_or_drops_tools_is_an_error() -> None:
         Chat(word_tokenizer(), chat_template=True)
 
     class NoTools(Characters):
-        def apply_chat_template(
-            self, messages: list[dict[str, str]], tokenize: bool, add_generation_prompt: bool
-        ) -> str:
-            return "".join(message["content"] for message in messages if message["role"] != "tool")
+        chat_template = "{% for m in messages %}{% if m.role != 'tool' %}{{ m.content }}{% endif %}{% endfor %}"
 
     with pytest.raises(ValueError, match="drops tool messages"):
-        Chat(NoTools(), chat_template=True, tool_role=True).observation_ids("x", [])
+        Chat(NoTools(), chat_template=True, tool_role=True)
+
+
+def ids_of(text: str) -> list[int]:
+    return Characters()(text)["input_ids"]
+
+
+@pytest.mark.parametrize(
+    ("action", "shown"),
+    [
+        # an action that a stop string ended leaves the assistant's message open
+        ("<search> a </search>", "OBS"),
+        # one that the policy ended itself is over: the observation is a message of its own
+        ("<search> a </search><|im_end|>", "\n<|im_start|>user\nOBS<|im_end|>\n<|im_start|>assistant\n"),
+        ("nothing<|im_end|>", "\n<|im_start|>user\nOBS<|im_end|>\n<|im_start|>assistant\n"),
+        # ended by an end token that the template does not write
+        ("nothing\u0003", "<|im_end|>\n<|im_start|>user\nOBS<|im_end|>\n<|im_start|>assistant\n"),
+    ],
+)
+def test_an_observation_never_stands_outside_of_a_role(action: str, shown: str) -> None:
+    tokenizer: Any = Characters()
+    ends = frozenset({tokenizer.eos_token_id, 3})
+    chat = Chat(tokenizer, chat_template=True, end_token_ids=ends)
+    assert tokenizer.decode(chat.observation_ids("OBS", ids_of(action))) == shown
+    raw = Chat(tokenizer, end_token_ids=ends)
+    assert (
+        tokenizer.decode(raw.observation_ids("OBS", ids_of(action))) == "OBS"
+    )  # without a template there are no roles
+
+
+@pytest.mark.parametrize(("ending", "text"), [("<|im_end|>", "x"), ("\u0003", "x"), ("\u0004", "x\u0004")])
+def test_any_end_token_is_dropped_from_the_text(ending: str, text: str) -> None:
+    tokenizer: Any = Characters()
+    chat = Chat(tokenizer, end_token_ids=frozenset({tokenizer.eos_token_id, 3}))
+    assert chat.decode(ids_of("x" + ending)) == text
+    assert Chat(tokenizer).decode(ids_of("x<|im_end|>")) == "x"
+
+
+class Strict(Characters):
+    chat_template = STRICT
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            {"tool_role": True},
+            r"refuses messages of the roles \['user', 'assistant', 'tool'\] \(no tool\); use the protocol",
+        ),
+        (
+            {"system_prompt": "Be brief."},
+            r"refuses messages of the roles \['system', .*\(no system\); leave model.system_p",
+        ),
+        ({}, ""),
+    ],
+)
+def test_a_template_that_refuses_a_role_is_found_at_the_start(settings: dict[str, Any], told: str) -> None:
+    tokenizer: Any = Strict()
+    if not told:
+        assert Chat(tokenizer, chat_template=True).prompt_ids("q") == ids_of("<start>user\nq<end>\n<start>assistant\n")
+        return
+    with pytest.raises(ValueError, match=told):
+        Chat(tokenizer, chat_template=True, **settings)
+
+
+def test_tool_messages_need_a_template() -> None:
+    with pytest.raises(ValueError, match=r"writes tool messages, but .* no chat template; use the protocol `tags`"):
+        Chat(word_tokenizer(), tool_role=True)
+
+
+def test_system_prompt_and_template_arguments_reach_the_template() -> None:
+    class Thinking(Characters):
+        chat_template = THINKING
+
+    tokenizer: Any = Thinking()
+    chat = Chat(tokenizer, chat_template=True, system_prompt="Be brief.", template_arguments={"enable_thinking": False})
+    assert tokenizer.decode(chat.prompt_ids("q")) == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think></think>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [([], []), ([1], []), ([], [2]), ([1], [2]), ([], [ord("q")]), ([], [2, 2])]
+)
+def test_a_raw_prompt_keeps_the_start_token_and_loses_what_would_end_it(before: list[int], after: list[int]) -> None:
+    class Dressing(Characters):
+        def __call__(self, text: str, add_special_tokens: bool = False) -> dict[str, list[int]]:
+            plain = ids_of(text)
+            return {"input_ids": [*before, *plain, *after] if add_special_tokens else plain}
+
+    tokenizer: Any = Dressing()
+    assert Chat(tokenizer).prompt_ids("a q") == [*before, *ids_of("a q")]

@@ -1,5 +1,8 @@
+import contextlib
+import io
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -10,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from a2tgpo.batch import TokenBatch
 from a2tgpo.errors import ConfigError
@@ -241,6 +245,82 @@ def test_bad_folders_are_named(tmp_path: Path) -> None:
     (tmp_path / "pytorch_model.bin").unlink()
     with pytest.raises(ConfigError, match=r"no \*\.safetensors"):
         Policy.load(tmp_path)
+
+
+def change_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+NORM, UP = "model.norm.weight", "model.layers.0.mlp.up_proj.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda weights: weights.pop(NORM), rf"lacks weights that the model needs: {NORM};"),
+        (lambda weights: [weights.pop(name) for name in list(weights)[:9]], r"lacks weights .* and 6 more;"),
+        (
+            lambda weights: weights.update({UP: torch.zeros(3, 5)}),
+            rf"of other shapes than its config.json says: {UP} \(3, 5\), not \(64, 32\);",
+        ),
+        (lambda weights: weights[NORM].fill_(torch.nan), rf"weights that are NaN or infinite: {NORM};"),
+        (lambda weights: weights[UP][0].fill_(torch.inf), rf"weights that are NaN or infinite: {UP};"),
+    ],
+)
+def test_weights_that_are_not_whole_are_named(tmp_path: Path, change: Callable[..., object], told: str) -> None:
+    byte_policy().save(tmp_path)
+    Policy.load(tmp_path)
+    change_weights(tmp_path, change)
+    with pytest.raises(ConfigError, match=told):
+        Policy.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", "{"),
+        ("config.json", '{"model_type": "unheard-of"}'),
+        ("tokenizer.json", "{}"),
+        ("tokenizer.json", "x"),
+        ("model.safetensors", "x"),
+        ("model.safetensors", ""),
+    ],
+)
+def test_damaged_files_of_a_model_folder_are_one_sentence(tmp_path: Path, name: str, content: str) -> None:
+    byte_policy().save(tmp_path)
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ConfigError, match=r"policy: .* cannot be read \(.*\), expected a whole model folder"):
+        Policy.load(tmp_path)
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_code_in_a_model_folder_is_never_run(tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever stdin says: transformers would ask there."""
+    byte_policy().save(tmp_path)
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    settings = json.loads((tmp_path / file).read_text())
+    named = {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model", "AutoTokenizer": ["evil.T", "evil.T"]}
+    (tmp_path / file).write_text(json.dumps(settings | {"auto_map": named, "model_type": "evil"}))
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
+    with contextlib.suppress(ConfigError):
+        Policy.load(tmp_path)
+    assert not (tmp_path / "ran").exists()
+    if file == "config.json":
+        with pytest.raises(ConfigError, match="brings model code of its own, which is never run"):
+            Policy.load(tmp_path)
+
+
+@pytest.mark.parametrize(("named", "more"), [(None, set()), (7, {7}), ([5, 7], {5, 7}), ([0], set())])
+def test_end_tokens_are_those_of_tokenizer_and_generation_config(
+    tmp_path: Path, named: int | list[int] | None, more: set[int]
+) -> None:
+    policy = byte_policy()
+    policy.save(tmp_path)
+    settings = json.loads((tmp_path / "generation_config.json").read_text())
+    (tmp_path / "generation_config.json").write_text(json.dumps(settings | {"eos_token_id": named}))
+    assert Policy.load(tmp_path).end_token_ids == {policy.tokenizer.eos_token_id} | more
 
 
 def test_models_that_change_their_logits_are_refused() -> None:

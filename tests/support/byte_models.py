@@ -49,6 +49,7 @@ def byte_policy(kind: str = "llama", seed: int = 0, max_tokens: int = 1024, adde
     tokenizer = byte_tokenizer(added_tags)
     shape = {
         "vocab_size": len(tokenizer),
+        "eos_token_id": tokenizer.eos_token_id,
         "hidden_size": 32,
         "intermediate_size": 64,
         "num_hidden_layers": 2,

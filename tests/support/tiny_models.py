@@ -24,6 +24,7 @@ def tiny_policy(kind: str = "llama", seed: int = 0, tied: bool = False, width: i
     torch.manual_seed(seed)
     sizes = {
         "vocab_size": len(WORDS),
+        "eos_token_id": WORDS.index("<eos>"),
         "hidden_size": width,
         "intermediate_size": 64,
         "num_hidden_layers": 2,

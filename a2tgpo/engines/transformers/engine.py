@@ -124,7 +124,7 @@ class TransformersEngine:
         if self._policy.model.training:
             self._policy.model.eval()
         if sampling.stop not in self._stops:
-            self._stops[sampling.stop] = Stops(self._policy.tokenizer, sampling.stop)
+            self._stops[sampling.stop] = Stops(self._policy.tokenizer, sampling.stop, self._policy.end_token_ids)
         capacity = max(len(row.prompt) for row in requests) + sampling.max_tokens
         batch, self._batch = self._batch, None  # a collection that breaks off leaves nothing
         with self._policy.precision():

@@ -87,7 +87,7 @@ class VLLMEngine:
                 f" at most {self._max_tokens} together; raise rollout.max_episode_tokens or shorten the prompt"
             )
         if sampling.stop not in self._stops:
-            self._stops[sampling.stop] = Stops(self._policy.tokenizer, sampling.stop)
+            self._stops[sampling.stop] = Stops(self._policy.tokenizer, sampling.stop, self._policy.end_token_ids)
         self._flying[self._add(prompt, _sampling_params(self._stops[sampling.stop], sampling, seed))] = key
 
     def collect(self) -> list[tuple[int, Sample]]:

@@ -1,0 +1,103 @@
+"""A model folder, read without downloading, without running code from it, and without filling gaps in silence."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as transformers_logging
+
+from a2tgpo.errors import ConfigError
+
+_SHOWN = 3
+
+
+def read_model(folder: Path) -> tuple[Any, Any]:
+    """The model, with weights in float32, and the tokenizer of a folder in the layout of transformers.
+
+    Raises:
+        ConfigError: if the folder, its `config.json`, its weights or its tokenizer is missing or cannot be read,
+            weights are pickles, missing, of another shape or not finite, or the model comes with code of its own.
+    """
+    _check_folder(folder)
+    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, **options)
+        with _quiet():
+            model, told = AutoModelForCausalLM.from_pretrained(
+                folder,
+                use_safetensors=True,
+                dtype=torch.float32,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # reported below, by name
+                **options,
+            )
+    except Exception as error:  # whatever it is, it is about what lies in the folder
+        if "trust_remote_code" in str(error):
+            raise ConfigError(
+                f"policy: {folder} brings model code of its own, which is never run; expected an architecture that"
+                " transformers knows, use another model"
+            ) from error
+        raise ConfigError(
+            f"policy: {folder} cannot be read ({_brief(error)}), expected a whole model folder; copy or save it again"
+        ) from error
+    _check_weights(folder, model, told)
+    return model.eval(), tokenizer
+
+
+def _check_weights(folder: Path, model: Any, told: dict[str, Any]) -> None:
+    shapes = [f"{name} {tuple(there)}, not {tuple(needed)}" for name, there, needed in told["mismatched_keys"]]
+    broken = [name for name, weight in model.state_dict().items() if not bool(weight.isfinite().all())]
+    for problem, names in (
+        ("lacks weights that the model needs", sorted(told["missing_keys"])),
+        ("holds weights of other shapes than its config.json says", sorted(shapes)),
+        ("holds weights that are NaN or infinite", broken),
+    ):
+        if names:
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            raise ConfigError(
+                f"policy: {folder} {problem}: {', '.join(names[:_SHOWN])}{more}; expected the whole model, copy or save"
+                " it again"
+            )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without transformers' own report on weights: what it says there is checked here."""
+    before = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(before)
+
+
+def _brief(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def _check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        raise ConfigError(
+            f"policy: no folder at {folder}, expected a model folder with config.json, *.safetensors and a tokenizer;"
+            " check the path"
+        )
+    if not (folder / "config.json").is_file():
+        raise ConfigError(
+            f"policy: {folder} has no config.json, expected a model folder as `save_pretrained` of transformers"
+            " writes it"
+        )
+    if not any(folder.glob("*.safetensors")):
+        if any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
+            raise ConfigError(
+                f"policy: {folder} holds pickled weights, which can run code when read; expected *.safetensors, convert"
+                " it with `save_pretrained`"
+            )
+        raise ConfigError(f"policy: {folder} has no *.safetensors, expected the model's weights; copy them there")
+    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")):
+        raise ConfigError(
+            f"policy: {folder} has no tokenizer, expected tokenizer.json or a vocabulary; save one there with"
+            " `tokenizer.save_pretrained`"
+        )
