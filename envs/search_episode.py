@@ -17,6 +17,7 @@ from a2tgpo.envs.protocols.base import Action
 from a2tgpo.envs.records import Passage, Question
 from a2tgpo.envs.scoring.answers import exact_match, f1
 from a2tgpo.envs.scoring.gold_value import Exchange, Transcript
+from a2tgpo.envs.scoring.rewards import EpisodeFormat, score_of
 from a2tgpo.envs.settings import Rules
 from a2tgpo.episode import ActionKind, StopReason
 from a2tgpo.errors import RetrievalError
@@ -43,7 +44,7 @@ class SearchEpisode:
     def __init__(self, question: Question, rules: Rules) -> None:
         self.question = question
         self.rules = rules
-        self.prompt = rules.protocol.prompt(question.text)
+        self.prompt = rules.prompt(question.text)
         self.stop: StopReason | None = None
         self._observation = self.prompt
         self._exchanges: list[Exchange] = []
@@ -179,7 +180,8 @@ class SearchEpisode:
         kind, text = (None, "") if action is None else (action.kind, action.text)
         answered = text if self.stop is StopReason.ANSWERED else None
         gold_answers = self.question.answers
-        score = 0.0 if self.stop is None else float(self.rules.reward(answered, gold_answers))
+        form = EpisodeFormat(self._turns, self._format_errors, self.stop is StopReason.ANSWERED)
+        score = 0.0 if self.stop is None else score_of(self.rules.reward, self.question, answered, form)
         shaping = 0.0 if self.stop is None else 0.0 - self.rules.format_penalty * self._format_errors
         return StepInfo(
             question_id=self.question.id,

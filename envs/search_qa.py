@@ -25,7 +25,7 @@ MAX_ACTION_LENGTH = 1_000_000
 
 def observation_space_of(pool: QuestionPool, rules: Rules) -> UnicodeText:
     """Long enough for every prompt and for every observation that the budget allows."""
-    prompt = len(rules.protocol.prompt("")) + max(len(question.text) for question in pool.questions)
+    prompt = len(rules.prompt("")) + max(len(question.text) for question in pool.questions)
     notices = (
         len(rules.protocol.corrective()) + len(rules.protocol.retrieval_failure()) + len(rules.protocol.budget_spent())
     )

@@ -14,12 +14,14 @@ from a2tgpo.envs.budget import ObservationBudget
 from a2tgpo.envs.data.datasets import OnBadRow
 from a2tgpo.envs.data.fields import FieldNames
 from a2tgpo.envs.protocols import PROTOCOLS, protocol_of
-from a2tgpo.envs.protocols.base import Protocol
+from a2tgpo.envs.protocols.base import Protocol, neutralize
 from a2tgpo.envs.records import Passage, Question
 from a2tgpo.envs.retrieval.base import Retrievers
-from a2tgpo.envs.scoring.answers import AnswerScore, answer_score_of, exact_match
+from a2tgpo.envs.scoring.answers import AnswerScore
 from a2tgpo.envs.scoring.gold_value import EvidenceScorer, Scorer
+from a2tgpo.envs.scoring.rewards import REWARDS, Reward, reward_of
 from a2tgpo.errors import ConfigError
+from a2tgpo.files import read_text
 
 _T = TypeVar("_T")
 
@@ -40,8 +42,12 @@ class EpisodeSettings:
     """Turn limit."""
     protocol: str | Protocol = "tags"
     """How actions and observations are written: a name in `PROTOCOLS` or a `Protocol`."""
-    reward: str | AnswerScore = "em"
-    """The outcome: a name in `ANSWER_SCORES` or a callable (answer or None, gold answers) -> float."""
+    instructions: str | Path | None = None
+    """File with the prompt's text, in which `{question}` stands for the question; `None` = the protocol's own."""
+    reward: str | Reward | AnswerScore = "em"
+    """The outcome: a name in `REWARDS`, or a callable of answer (or None), gold answers and, if it takes a third, the
+    format of the whole episode (`EpisodeFormat`).
+    """
     format_penalty: float = 0.0
     """Subtracted from the final reward for every turn that broke the format."""
     scorer: str | Scorer | None = "evidence"
@@ -60,7 +66,9 @@ class EpisodeSettings:
         if not isinstance(self.budget, ObservationBudget):
             raise ConfigError(f"budget: got {self.budget!r}, expected an ObservationBudget")
         protocol_of(self.protocol)
-        answer_score_of(self.reward)
+        if self.instructions is not None:
+            read_instructions(self.instructions)
+        reward_of(self.reward)
         if self.scorer != "evidence" and (isinstance(self.scorer, str) or not callable(self.scorer or str)):
             raise ConfigError(
                 f"scorer: got {self.scorer!r}, expected 'evidence', None or a callable (transcript, answers) -> float"
@@ -74,7 +82,9 @@ class EpisodeSettings:
         """
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         values["protocol"] = protocol_of(self.protocol)
-        values["reward"] = answer_score_of(self.reward)
+        values["reward"] = reward_of(self.reward)
+        if self.instructions is not None:
+            values["instructions"] = read_instructions(self.instructions)
         values["scorer"] = EvidenceScorer.of_corpora(corpora) if self.scorer == "evidence" else self.scorer
         return Rules(**values)
 
@@ -84,8 +94,36 @@ class Rules(EpisodeSettings):
     """What is the same for all episodes of an environment: the settings, with objects where they may have names."""
 
     protocol: Protocol = field(default_factory=lambda: PROTOCOLS["tags"])
-    reward: AnswerScore = exact_match
+    reward: Reward = REWARDS["em"]
     scorer: Scorer | None = None
+    instructions: str | None = None
+    """The text of that file."""
+
+    def __post_init__(self) -> None:
+        """Nothing: the settings were checked when they were made."""
+
+    def prompt(self, question: str) -> str:
+        """The first observation."""
+        if self.instructions is None:
+            return self.protocol.prompt(question)
+        return self.instructions.replace(PLACEHOLDER, neutralize(question))
+
+
+PLACEHOLDER = "{question}"
+
+
+def read_instructions(path: str | Path) -> str:
+    """The text of a prompt.
+
+    Raises:
+        ConfigError: if the file cannot be read, or has no place for the question, or several.
+    """
+    text = read_text("instructions", Path(path))
+    if text.count(PLACEHOLDER) != 1:
+        raise ConfigError(
+            f"instructions: {path} has {text.count(PLACEHOLDER)} places for the question, expected {PLACEHOLDER} once"
+        )
+    return text
 
 
 @dataclass(frozen=True, slots=True)

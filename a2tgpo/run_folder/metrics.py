@@ -31,7 +31,7 @@ class Section:
 
 def _gains(name: str, what: str) -> tuple[Metric, ...]:
     return (
-        Metric(name, "nats", f"mean information gain of {what} (a probability with `information_gain.measure = prob`)"),
+        Metric(name, "nats", f"mean information gain of {what}"),
         Metric(f"{name}_std", "nats", "its spread (population standard deviation)"),
         Metric(f"{name}_positive", "share", "of the scored searches: gain above 0"),
         Metric(f"{name}_missing", "share", "of the searches: without a gain"),
@@ -53,6 +53,7 @@ SECTIONS: Final[tuple[Section, ...]] = (
             Metric("action_tokens", "tokens", "mean tokens of an episode that the policy sampled", _BOTH),
             Metric("action_tokens_min", "tokens", "of the episode with the fewest", _BOTH),
             Metric("action_tokens_max", "tokens", "of the episode with the most", _BOTH),
+            Metric("valid_format", "share", "of the episodes: answered, every turn as the protocol asks", _BOTH),
             Metric("invalid_turns", "share", "of the turns: no action could be read", _BOTH),
             Metric("gain_per_turn", "nats", "mean information gain over all scored turns", _BOTH),
             Metric("failed", "share", "of the episodes: broken by something around the agent, in no other mean", _BOTH),

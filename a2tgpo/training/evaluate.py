@@ -86,6 +86,7 @@ def episode_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
         "action_tokens": mean(lengths),
         "action_tokens_min": min(lengths, default=math.nan),
         "action_tokens_max": max(lengths, default=math.nan),
+        "valid_format": mean(float(episode.valid_format) for episode in played),
         "invalid_turns": mean(float(turn.action == "invalid") for episode in played for turn in episode.turns),
         "gain_per_turn": mean(gain for episode in played for gain in _gains(episode)),
         "failed": mean(float(episode.failed) for episode in episodes),

@@ -90,6 +90,11 @@ class Watchdog:
                 metrics["invalid_turns"] > MAX_INVALID,
                 f"{metrics['invalid_turns']:.0%} of the turns hold no valid action; look at the episodes",
             ),
+            "format": (
+                metrics["valid_format"] == 0,
+                "100% of the episodes are invalid in their format; if the outcome asks for it, nothing is learned: look"
+                " at the prompt and the protocol's rules",
+            ),
             "failed": (
                 metrics["failed"] > MAX_FAILED,
                 f"{metrics['failed']:.0%} of the episodes failed; look at the retriever",

@@ -164,11 +164,16 @@ class Boxed(Tags):
 
     def prompt(self, question: str) -> str:
         return (
-            "You answer a question with the help of a search engine. In every turn, first think between <think> and"
-            " </think>. Then do exactly one of two things: write a search query between <search> and </search>, and"
-            " the best matching passages come back between <result> and </result>; or, once you know enough, write the"
-            " final answer between <answer> and </answer>, with nothing but the short answer inside \\boxed{}."
-            f" Search as often as you need to.\nQuestion: {neutralize(question)}\n"
+            "You are a helpful assistant. You answer a question step by step and may consult a tool that searches"
+            " Wikipedia. In every turn, first reason between <think> and </think>. If a fact is missing, write a query"
+            " between <search> and </search>; what the tool finds comes back between <result> and </result>, and you"
+            " reason again. Search as often as you need to. Once you know enough, write your answer between <answer>"
+            " and </answer>. At its end put the final answer, exact and as short as possible, inside \\boxed{}, as in"
+            " LaTeX.\n"
+            "An example of the form: <think> I have to find out where it was built. </think> <search> a query"
+            " </search> <result> passages that the tool found </result> <think> They name the place. </think> <answer>"
+            " It was built there, so the answer is \\boxed{the place} </answer>\n"
+            f"Question: {neutralize(question)}\n"
         )
 
     def observation(self, passages: Sequence[Passage]) -> str:

@@ -10,8 +10,6 @@ import string
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from a2tgpo.errors import ConfigError
-
 AnswerScore = Callable[[str | None, Sequence[str]], float]
 """(answer or None, gold answers) -> score in [0, 1]."""
 
@@ -56,22 +54,6 @@ def set_f1(answer: str | None, gold_answers: Sequence[str]) -> float:
 
 
 ANSWER_SCORES: dict[str, AnswerScore] = {"em": exact_match, "f1": f1, "cover_em": cover_em, "set_f1": set_f1}
-
-
-def answer_score_of(name: str | AnswerScore) -> AnswerScore:
-    """The scorer of that name, or the callable itself.
-
-    Raises:
-        ConfigError: for an unknown name.
-    """
-    if callable(name):
-        return name
-    if name not in ANSWER_SCORES:
-        raise ConfigError(
-            f"reward: got {name!r}, expected one of {', '.join(ANSWER_SCORES)} or a callable (answer, gold answers) ->"
-            " float"
-        )
-    return ANSWER_SCORES[name]
 
 
 def _best(compare: Callable[[str, str], float], answer: str | None, gold_answers: Sequence[str]) -> float:

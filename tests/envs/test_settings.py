@@ -11,10 +11,11 @@ import gymnasium as gym
 import pytest
 
 import a2tgpo.envs
-from a2tgpo.envs import Passage
+from a2tgpo.envs import Passage, Question
 from a2tgpo.envs.data.corpus import to_line
 from a2tgpo.envs.retrieval import Bm25Retriever, CircuitBreaker, RankBm25Retriever
 from a2tgpo.envs.retrieval.maker import make_retriever, open_retriever
+from a2tgpo.envs.scoring.rewards import EpisodeFormat
 from a2tgpo.envs.settings import AlmanacSettings, DataSettings, EpisodeSettings, Rules
 from a2tgpo.errors import ConfigError
 
@@ -57,8 +58,37 @@ def test_constructors_suggest_too() -> None:
 def test_rules_are_the_settings_with_names_resolved() -> None:
     assert {entry.name for entry in fields(Rules)} == {entry.name for entry in fields(EpisodeSettings)}
     rules = EpisodeSettings(protocol="boxed", reward="f1", top_k=7).rules([PASSAGES])
-    assert (rules.protocol.name, rules.reward("Paris", ["paris"]), rules.top_k) == ("boxed", 1.0, 7)
+    score = rules.reward("Paris", ["paris"], EpisodeFormat(1, 0, True))
+    assert (rules.protocol.name, score, rules.top_k) == ("boxed", 1.0, 7)
     assert EpisodeSettings(scorer=None).rules([]).scorer is None
+
+
+def test_the_prompts_text_may_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "prompt.txt").write_text("Answer in \\boxed{}.\nQ: {question}\nA:", encoding="utf-8")
+    env = a2tgpo.envs.SearchQAEnv(
+        [Question("q", "Who <answer> {wrote} it?", ("x",))],
+        Bm25Retriever(PASSAGES),
+        top_k=1,
+        instructions=tmp_path / "prompt.txt",
+    )
+    shown, _ = env.reset()
+    assert shown == "Answer in \\boxed{}.\nQ: Who [answer] {wrote} it?\nA:"
+    assert env.observation_space.contains(shown)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("no place", r"instructions: .*prompt.txt has 0 places for the question, expected \{question\} once"),
+        ("{question} {question}", "has 2 places"),
+        (None, r"instructions: got '.*prompt.txt', expected a readable text file in UTF-8"),
+    ],
+)
+def test_prompts_that_cannot_be_used(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "prompt.txt").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        EpisodeSettings(instructions=tmp_path / "prompt.txt")
 
 
 def test_the_page_names_every_setting() -> None:

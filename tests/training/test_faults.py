@@ -165,6 +165,7 @@ HEALTHY = {
     "entropy": 1.0,
     "credited_logprob": -1.0,
     "answered": 1.0,
+    "valid_format": 1.0,
     "invalid_turns": 0.0,
     "failed": 0.0,
     "kl_to_old": 0.01,
@@ -176,6 +177,7 @@ HEALTHY = {
     [
         ({"answered": 0.4}, 1, "60% of the episodes end without an answer"),
         ({"invalid_turns": 0.7}, 1, "70% of the turns hold no valid action"),
+        ({"valid_format": 0.0}, 1, "100% of the episodes are invalid in their format"),
         ({"failed": 0.3}, 1, "30% of the episodes failed"),
         ({"informative_groups": 0.0}, 5, "no group has taught anything for 5 steps"),
         ({"entropy": 0.04}, 1, "entropy is down to 4% of its highest value"),
