@@ -152,8 +152,13 @@ TurnReward = Callable[[Episode], Sequence[float | None]]
 
 
 def information_gain_of(episode: Episode) -> list[float | None]:
-    """The default process reward: the recorded information gain of every turn."""
+    """The default process reward: the recorded information gain of every turn, in nats."""
     return [turn.information_gain for turn in episode.turns]
+
+
+def probability_gain_of(episode: Episode) -> list[float | None]:
+    """The recorded gain of every turn as a difference of probabilities."""
+    return [turn.probability_gain for turn in episode.turns]
 
 
 def tabulate(episodes: Sequence[Episode], turn_reward: TurnReward = information_gain_of) -> TurnTable:

@@ -64,8 +64,8 @@ class Turn:
     reward: float = 0.0
     """Reward of the environment for this step."""
     information_gain: float | None = None
-    """Change of the gold answer's value caused by this turn, in nats; `None` = never scored, which is not the same as
-    0.
+    """Change of the gold answer's mean log-probability by this turn, in nats; `None` = never scored, which is not the
+    same as 0.
     """
     state_key: str = ""
     """The observation that the turn acted on (GiGPO's anchor): the question, later the last retrieved block."""
@@ -81,6 +81,10 @@ class Turn:
     """Is the action written as the protocol asks?"""
     complete: bool = True
     """Did a stop string or the end token end the action, rather than the token limit?"""
+    probability_gain: float | None = None
+    """Change of the gold answer's probability by this turn, from the same pass as `information_gain`, and `None` where
+    that is.
+    """
 
     def __post_init__(self) -> None:
         if len(self.action_ids) != len(self.action_logprobs):
@@ -130,6 +134,11 @@ class Episode:
     @property
     def failed(self) -> bool:
         return self.stop is StopReason.FAILED
+
+    @property
+    def valid_format(self) -> bool:
+        """Did it end with an answer, and is every turn written as the protocol asks?"""
+        return self.stop is StopReason.ANSWERED and all(turn.format_ok for turn in self.turns)
 
     @property
     def num_turns(self) -> int:

@@ -14,9 +14,10 @@ from a2tgpo.algorithms.at2po import AT2PO
 from a2tgpo.algorithms.base import Algorithm
 from a2tgpo.algorithms.credit import checked_credit
 from a2tgpo.algorithms.dapo import DAPO
+from a2tgpo.algorithms.gain import GainAlgorithm
 from a2tgpo.algorithms.gigpo import GiGPO
-from a2tgpo.algorithms.grpo import CISPO, GRPO, GSPO, DrGRPO
-from a2tgpo.algorithms.igpo import IGPO
+from a2tgpo.algorithms.grpo import CISPO, GRPO, GSPO, DeepSeekMathGRPO, DrGRPO
+from a2tgpo.algorithms.igpo import IGPO, IGPOReleased
 from a2tgpo.algorithms.losses import LossInputs, LossSpec, PolicyLoss, compute_loss, policy_loss
 from a2tgpo.algorithms.mt_grpo import MTGRPO
 from a2tgpo.algorithms.reinforce import ReinforcePlusPlus, ReinforcePlusPlusBaseline
@@ -38,6 +39,7 @@ ALGORITHMS: Final = _Named(
         "igpo": IGPO,
         "gigpo": GiGPO,
         "grpo": GRPO,
+        "grpo_deepseekmath": DeepSeekMathGRPO,
         "dr_grpo": DrGRPO,
         "dapo": DAPO,
         "gspo": GSPO,
@@ -48,6 +50,7 @@ ALGORITHMS: Final = _Named(
         "mt_grpo": MTGRPO,
         "at2po": AT2PO,
         "a2tgpo_released": A2TGPOReleased,
+        "igpo_released": IGPOReleased,
     }
 )
 """All algorithms by the name that a recipe gives them."""
@@ -65,9 +68,12 @@ __all__ = [
     "RLOO",
     "A2TGPOReleased",
     "Algorithm",
+    "DeepSeekMathGRPO",
     "Denominators",
     "DrGRPO",
+    "GainAlgorithm",
     "GiGPO",
+    "IGPOReleased",
     "LossInputs",
     "LossSpec",
     "PolicyLoss",

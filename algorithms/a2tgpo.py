@@ -3,28 +3,28 @@ range per turn (arXiv 2605.06200).
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from a2tgpo.algorithms.base import (
-    Algorithm,
     discounted_returns,
     group_moments,
     group_of_turns,
     normalize,
     over_turns,
 )
+from a2tgpo.algorithms.gain import GainAlgorithm
 from a2tgpo.algorithms.losses import LossSpec
 from a2tgpo.algorithms.workings import Workings
 from a2tgpo.batch import Credit, TurnTable
 from a2tgpo.checks import flag_field, number_field
+from a2tgpo.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
-class A2TGPO(Algorithm):
+class A2TGPO(GainAlgorithm):
     """A_{i,t} = α·D_{i,t}/√(m_i − t) + z^R_i on turns with a gain, z^R_i on all others; clip scale c = 1 + β·(2σ(z) −
     1).
 
@@ -33,15 +33,13 @@ class A2TGPO(Algorithm):
     3. z^R_i: outcome normalised over the group, added once, neither discounted nor rescaled.
     """
 
-    needs_information_gain: ClassVar[bool] = True
-
     loss: LossSpec = LossSpec(ratio="turn", clip_low=3e-3, clip_high=4e-3, aggregation="seq-mean-token-mean")
     gamma: float = 1.0
     """γ of the accumulation, in turns with a gain."""
-    ig_weight: float = 0.3
-    """α, the weight of information gain against the outcome; 0 leaves the outcome only."""
+    ig_weight: float = 1.0
+    """α, the weight of information gain against the outcome. The paper has none, so 1; 0 leaves the outcome only."""
     clip_modulation: float = 0.3
-    """β: clip widths vary within (1 − β, 1 + β); 0 gives every turn the plain clip range."""
+    """β, at least 0 and below 1: clip widths vary within (1 − β, 1 + β); 0 gives every turn the plain clip range."""
     turn_groups: bool = True
     """Compare gains at the same turn index only? False pools all turns of the question (an ablation)."""
     variance_rescaling: bool = True
@@ -52,6 +50,10 @@ class A2TGPO(Algorithm):
         number_field(self, "gamma", 0.0, 1.0)
         number_field(self, "ig_weight", 0.0)
         number_field(self, "clip_modulation", 0.0, 1.0)
+        if self.clip_modulation == 1:
+            raise ConfigError(
+                "A2TGPO.clip_modulation: got 1, expected less: with 1 a turn far below its peers could not move at all"
+            )
         flag_field(self, "turn_groups")
         flag_field(self, "variance_rescaling")
 

@@ -26,8 +26,10 @@ class A2TGPOReleased(A2TGPO):
     """
 
     loss: LossSpec = LossSpec(
-        ratio="turn", clip_low=3e-3, clip_high=4e-3, aggregation="seq-mean-token-mean", merge_equal_turns=True
+        ratio="turn", clip_low=3e-3, clip_high=4e-3, aggregation="token-mean", merge_equal_turns=True
     )
+    ig_weight: float = 0.3
+    """α of the launch scripts; the code's own default is 1."""
     skip_first_search: bool = True
     """The first search gets no gain: the value given the question alone is never computed."""
     drop_zero_gain: bool = True

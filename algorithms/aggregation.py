@@ -13,7 +13,7 @@ AGGREGATIONS: Final = ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum"
 - token-mean: Σ_i Σ_t L_{i,t} / Σ_i n_i
 - seq-mean-token-mean: mean over rows of Σ_t L_{i,t} / n_i
 - seq-mean-token-sum: mean over rows of Σ_t L_{i,t}
-- seq-mean-token-sum-norm: Σ_i Σ_t L_{i,t} / a constant (Dr.GRPO)
+- seq-mean-token-sum-norm: mean over rows of Σ_t L_{i,t} / a constant (Dr.GRPO)
 
 Rows without a trained token count nowhere.
 """
@@ -72,7 +72,7 @@ def aggregate(
     if aggregation == "token-mean":
         return sums.sum() / max(whole.tokens, 1)
     if aggregation == "seq-mean-token-sum-norm":
-        return sums.sum() / divisor
+        sums = sums / divisor
     if aggregation == "seq-mean-token-mean":
         sums = sums / trained.sum(dim=1).clamp(min=1)
     return sums.sum() / max(whole.sequences, 1)

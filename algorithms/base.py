@@ -39,12 +39,15 @@ class Algorithm(KnownFields):
 
     loss: LossSpec = LossSpec()
     """What the credit is trained with."""
-    max_resamples: int = 0
-    """How many more times questions may be rolled out to replace groups that `is_informative` refuses (DAPO's dynamic
-    sampling); 0 = never.
+    generation_batch: int = 1
+    """Groups that are rolled out for every group that a step trains on; those that `is_informative` prefers are kept
+    (DAPO's dynamic sampling). 1 = no choice.
     """
+    max_resamples: int = 0
+    """How many more times groups may be rolled out when too few of a step are informative; 0 = never."""
 
     def __post_init__(self) -> None:
+        whole_field(self, "generation_batch", 1)
         whole_field(self, "max_resamples", 0)
 
     def __call__(self, table: TurnTable) -> Credit:

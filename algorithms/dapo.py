@@ -1,4 +1,4 @@
-"""DAPO: GRPO with a higher upper clip, a soft penalty on overlong episodes and resampling of groups that teach nothing
+"""DAPO: GRPO with a higher upper clip, a soft penalty on overlong episodes and batches of groups that teach something
 (arXiv 2503.14476).
 """
 
@@ -18,11 +18,12 @@ from a2tgpo.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class DAPO(GRPO):
-    """GRPO's estimator on the outcome plus a length penalty. Which groups are rolled out again is decided on the raw
-    outcome, without the penalty.
+    """GRPO's estimator on the outcome plus a length penalty. Which groups are kept is decided on the raw outcome,
+    without the penalty.
     """
 
     loss: LossSpec = LossSpec(ratio="token", clip_low=0.2, clip_high=0.28, dual_clip=10.0, aggregation="token-mean")
+    generation_batch: int = 3
     max_resamples: int = 10
     max_tokens: int = 20480
     """Length at which the penalty is complete, in tokens that the policy sampled in the episode."""

@@ -79,7 +79,7 @@ def _header(algorithm: Algorithm) -> str:
     parameters = ", ".join(
         f"{field.name}={getattr(algorithm, field.name)}"
         for field in fields(algorithm)
-        if field.name not in ("loss", "max_resamples")
+        if field.name not in ("loss", "generation_batch", "max_resamples")
     )
     return f"{type(algorithm).__name__}({parameters})"
 

@@ -23,6 +23,7 @@ from a2tgpo.algorithms.workings import Workings
 from a2tgpo.batch import Credit, TurnReward, TurnTable, information_gain_of, tabulate
 from a2tgpo.checks import choice_field, flag_field, number_field
 from a2tgpo.episode import Episode
+from a2tgpo.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,9 @@ class GiGPO(Algorithm):
     state several times.
     """
 
-    loss: LossSpec = LossSpec(ratio="token", clip_low=0.2, clip_high=0.2, aggregation="token-mean")
+    loss: LossSpec = LossSpec(
+        ratio="token", clip_low=0.2, clip_high=0.2, aggregation="token-mean", kl="k3", kl_coefficient=0.001
+    )
     gamma: float = 0.95
     """γ of the step return G_{i,k} = Σ_{j≥k} γ^{j−k} r_{i,j}."""
     step_weight: float = 1.0
@@ -46,9 +49,9 @@ class GiGPO(Algorithm):
     counts once per turn).
     """
 
-    state_similarity: float | None = None
-    """Treat states as one whose texts are at least this similar (difflib ratio; 0.9 in the search recipe). `None` =
-    equal texts only.
+    state_similarity: float = 0.9
+    """Treat states as one whose texts are at least this similar (difflib ratio, above 0), as in the authors' search
+    setting; 1 = equal texts only.
     """
 
     def __post_init__(self) -> None:
@@ -57,11 +60,12 @@ class GiGPO(Algorithm):
         number_field(self, "step_weight", 0.0)
         flag_field(self, "normalize_std")
         choice_field(self, "episode_statistics", ("trajectories", "turns"))
-        if self.state_similarity is not None:
-            number_field(self, "state_similarity", 0.0, 1.0)
+        number_field(self, "state_similarity", 0.0, 1.0)
+        if self.state_similarity == 0:
+            raise ConfigError("GiGPO.state_similarity: got 0, expected more: at 0 all states of a question were one")
 
     def tabulate(self, episodes: Sequence[Episode], turn_reward: TurnReward = information_gain_of) -> TurnTable:
-        merged = episodes if self.state_similarity is None else merge_similar_states(episodes, self.state_similarity)
+        merged = episodes if self.state_similarity == 1 else merge_similar_states(episodes, self.state_similarity)
         return tabulate(merged, turn_reward)
 
     def __call__(self, table: TurnTable) -> Credit:

@@ -12,7 +12,7 @@ from a2tgpo.checks import choice_field, flag_field
 @dataclass(frozen=True, kw_only=True)
 class GRPO(Algorithm):
     """A_{i,k} = (R_i − mean_g R) / (std_g R + 1e-6), the same for all turns k (DeepSeekMath, arXiv 2402.03300; sample
-    deviation as in verl).
+    deviation as in verl). The loss is verl's habit: token mean, no distance to a reference.
     """
 
     loss: LossSpec = LossSpec(ratio="token", clip_low=0.2, clip_high=0.2, aggregation="token-mean")
@@ -48,9 +48,25 @@ class GRPO(Algorithm):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeepSeekMathGRPO(GRPO):
+    """GRPO with the loss of the paper that introduced it: every sequence divided by its own length, and the distance to
+    the reference (k3, 0.04). The paper prints no clip width; 0.2 is PPO's.
+    """
+
+    loss: LossSpec = LossSpec(
+        ratio="token",
+        clip_low=0.2,
+        clip_high=0.2,
+        aggregation="seq-mean-token-mean",
+        kl="k3",
+        kl_coefficient=0.04,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class DrGRPO(GRPO):
-    """GRPO without its two biases: A = R − mean_g R, and a constant instead of the length as the loss's divisor (arXiv
-    2503.20783).
+    """GRPO without its two biases: A = R − mean_g R, and a constant instead of each sequence's length as divisor, so
+    that the loss is Σ / (rows · constant) (arXiv 2503.20783).
     """
 
     loss: LossSpec = LossSpec(

@@ -1,20 +1,19 @@
 """IGPO: information gain as the reward of search turns, outcome as the reward of the last turn (arXiv 2510.14967)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from a2tgpo.algorithms.base import (
-    Algorithm,
     discounted_returns,
     group_of_turns,
     last_turn,
     normalize,
     over_turns,
 )
+from a2tgpo.algorithms.gain import GainAlgorithm
 from a2tgpo.algorithms.losses import LossSpec
 from a2tgpo.algorithms.workings import Workings
 from a2tgpo.batch import Credit, TurnTable
@@ -22,23 +21,28 @@ from a2tgpo.checks import choice_field, number_field
 
 
 @dataclass(frozen=True, kw_only=True)
-class IGPO(Algorithm):
+class IGPO(GainAlgorithm):
     """A_{i,k} = Σ_{j≥k} γ^{j−k} z_{i,j}, z being the normalised reward of a turn.
 
     Rewards are normalised within the question's group over all turns of all its episodes (population deviation):
-    `joint` pools gains and outcomes, `separate` (the released recipe) pools each on its own. A last turn that has a
+    `joint` pools gains and outcomes, `separate` (the released script) pools each on its own. A last turn that has a
     gain as well gets both.
     """
 
-    needs_information_gain: ClassVar[bool] = True
-
     loss: LossSpec = LossSpec(
-        ratio="token", clip_low=0.2, clip_high=0.2, dual_clip=3.0, aggregation="seq-mean-token-sum"
+        ratio="token",
+        clip_low=0.2,
+        clip_high=0.2,
+        aggregation="seq-mean-token-mean",
+        kl="k3",
+        kl_coefficient=0.001,
     )
+    gain_measure: str = "prob"
+    """The paper's gain is a difference of probabilities, so that gains and outcomes, pooled together, share a scale."""
     gamma: float = 1.0
     """γ of the accumulation, in turns."""
-    normalization: str = "separate"
-    """`separate` or `joint` pools."""
+    normalization: str = "joint"
+    """`joint` or `separate` pools."""
     gain_weight: float = 1.0
     """Multiplies gains before normalisation; it acts under `joint` only, since under `separate` any weight cancels."""
     outcome_weight: float = 1.0
@@ -81,3 +85,23 @@ class IGPO(Algorithm):
         )
         line = f"A = {{z}} + {self.gamma:g}·{{later}} = {{advantage}}"
         return Workings(columns, (z, f"advantage = z + {self.gamma:g}·advantage of the next turn (later)"), line, line)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IGPOReleased(IGPO):
+    """IGPO as its public launch script runs it (code of February 2026): mean log-probabilities, separate pools, dual
+    clip, sums over tokens.
+    """
+
+    loss: LossSpec = LossSpec(
+        ratio="token",
+        clip_low=0.2,
+        clip_high=0.2,
+        dual_clip=3.0,
+        aggregation="seq-mean-token-sum",
+        kl="k3",
+        kl_coefficient=0.001,
+        entropy_coefficient=0.001,
+    )
+    gain_measure: str = "logprob"
+    normalization: str = "separate"

@@ -3,9 +3,9 @@ Multi-Turn-RL-Agent).
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from a2tgpo.algorithms.base import Algorithm, normalize, over_turns
+from a2tgpo.algorithms.base import normalize, over_turns
+from a2tgpo.algorithms.gain import GainAlgorithm
 from a2tgpo.algorithms.losses import LossSpec
 from a2tgpo.batch import Credit, TurnTable
 from a2tgpo.checks import number_field
@@ -14,7 +14,7 @@ MT_GRPO_EPSILON = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
-class MTGRPO(Algorithm):
+class MTGRPO(GainAlgorithm):
     """A_{i,k} = A^R_i + λ·A^T_i up to the first turn with a process reward, A^R_i after it; an episode without one gets
     A^{R+T}_i on all turns.
 
@@ -22,8 +22,6 @@ class MTGRPO(Algorithm):
     ε = 1e-4); A^T among the episodes that have a process reward, and A^{R+T} among all, where such an episode adds
     nothing to its outcome.
     """
-
-    needs_information_gain: ClassVar[bool] = True
 
     loss: LossSpec = LossSpec(ratio="token", clip_low=0.2, clip_high=0.2, aggregation="token-mean")
     turn_weight: float = 1.0

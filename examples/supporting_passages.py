@@ -40,8 +40,8 @@ class A2TGPOWithSupport(A2TGPO):
 
     needs_information_gain: ClassVar[bool] = False  # so the loop computes none
 
-    def tabulate(self, episodes: Sequence[Episode], turn_reward: TurnReward = new_supporting_passages) -> TurnTable:
-        return tabulate(episodes, turn_reward)
+    def tabulate(self, episodes: Sequence[Episode], turn_reward: TurnReward | None = None) -> TurnTable:
+        return tabulate(episodes, turn_reward or new_supporting_passages)
 
 
 def played(passage_ids: list[list[str]], outcome: float) -> Episode:

@@ -69,7 +69,7 @@ def gigpo(
     return advantage
 
 
-def igpo(table: TurnTable, gamma: float = 1.0, joint: bool = False) -> Float[Tensor, "episode turn"]:
+def igpo(table: TurnTable, gamma: float = 1.0, joint: bool = True) -> Float[Tensor, "episode turn"]:
     """Normalised gains and outcome, accumulated backwards."""
     outcome_at = table.mask.shape[1]  # a column of its own behind the last turn
     rewards = {(i, k): table.information_gain[i, k] for i, k in _turns(table) if table.scored[i, k]}
@@ -90,7 +90,7 @@ def igpo(table: TurnTable, gamma: float = 1.0, joint: bool = False) -> Float[Ten
 def a2tgpo(
     table: TurnTable,
     gamma: float = 1.0,
-    ig_weight: float = 0.3,
+    ig_weight: float = 1.0,
     clip_modulation: float = 0.3,
     turn_groups: bool = True,
     variance_rescaling: bool = True,

@@ -76,14 +76,19 @@ class Recipe:
             )
 
     def build_algorithm(self) -> "Algorithm":
-        """The algorithm with its options.
+        """The algorithm with its options, and the measure of gains that the recipe may set for all.
 
         Raises:
             ConfigError: if there is none of that name, or it does not take the options.
         """
+        from a2tgpo.algorithms.gain import GainAlgorithm
         from a2tgpo.algorithms.loader import make_algorithm
 
-        return make_algorithm(self.algorithm, self.algorithm_options)
+        algorithm = make_algorithm(self.algorithm, self.algorithm_options)
+        measure = self.information_gain.measure
+        if measure == "own" or not isinstance(algorithm, GainAlgorithm):
+            return algorithm
+        return dataclasses.replace(algorithm, gain_measure=measure)
 
 
 def load_recipe(name_or_path: str | Path) -> Recipe:

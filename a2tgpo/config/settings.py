@@ -76,8 +76,13 @@ class EnvironmentSettings:
     """Turns per episode, the answer included."""
     protocol: str = "tags_brief"
     """How actions and observations are written: tags, tags_brief, boxed or tool_call."""
+    instructions: str = ""
+    """File with the prompt's text, in which `{question}` stands for the question; by default the protocol's own."""
     reward: str = "em"
-    """Outcome of an episode: em, f1, cover_em, set_f1, or `file.py:function` (answer or None, gold answers) → float."""
+    """Outcome of an episode: em, f1, cover_em, set_f1; em_format (exact match if the format of the whole episode is
+    valid, else -1); or `file.py:function` of answer (or None), gold answers and, if it takes a third, the episode's
+    format.
+    """
     format_penalty: NotNegative = 0.0
     """Subtracted from the outcome for every turn that broke the format."""
 
@@ -120,6 +125,7 @@ class EnvironmentSettings:
             "max_searches": self.max_searches,
             "max_turns": self.max_turns,
             "protocol": self.protocol,
+            "instructions": self.instructions or None,
             "reward": from_file("environment.reward", self.reward)[0] if names_file(self.reward) else self.reward,
             "format_penalty": self.format_penalty,
             "budget": ObservationBudget(self.passage_characters, self.observation_characters),
@@ -260,8 +266,10 @@ class UpdateSettings:
 class GainSettings:
     """How information gain is measured."""
 
-    measure: Literal["logprob", "prob"] = "logprob"
-    """Value of the gold answer: mean log-probability of its tokens, or its probability."""
+    measure: Literal["own", "logprob", "prob"] = "own"
+    """What gains are credited in: the algorithm's own measure, or for all contenders mean log-probabilities of the gold
+    answer's tokens, or probabilities. Logs and curves are in nats.
+    """
     aliases: Literal["first", "max", "mean"] = "first"
     """Which gold answers count: the first, the most likely one, or the mean of all."""
     cut_rule: Literal["observation", "released"] = "observation"

@@ -15,10 +15,10 @@ def final_gold_probabilities(policy: Policy, episodes: Sequence[Episode], scorin
 
     Args:
         policy: the one that played the episodes.
-        scoring: the run's own; of it, the measure and the rule of cuts do not count here.
+        scoring: the run's own; of it, the rule of cuts does not count here.
     """
-    everywhere = replace(scoring, measure="prob", cut_rule="observation", only_mixed_groups=False)
-    rows = iter(score_episodes(policy, episodes, everywhere, entropy="skip").values.tolist())
+    everywhere = replace(scoring, cut_rule="observation", only_mixed_groups=False)
+    rows = iter(score_episodes(policy, episodes, everywhere, entropy="skip").probabilities.tolist())
     found: list[float | None] = []
     for episode in episodes:
         known = [] if episode.failed else [value for value in next(rows) if not math.isnan(value)]

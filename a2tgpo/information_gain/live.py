@@ -33,10 +33,10 @@ class PolicyScorer:
     policy: Policy
     chat: Chat
     scoring: Scoring
-    """With a scaffold; its scaffold, aliases and measure count."""
+    """With a scaffold; its scaffold and aliases count."""
 
     def __call__(self, transcript: Transcript, answers: Sequence[str]) -> float:
-        """Value of the gold answer, in nats or as a probability; NaN (missing) when the transcript with the answer
+        """Mean log-probability of the gold answer in nats; NaN (missing) when the transcript with the answer
         exceeds the model's context.
 
         Raises:
@@ -114,7 +114,7 @@ def transcript_ids(chat: Chat, transcript: Transcript) -> list[int]:
 
 
 def _checked(gold_logprobs: NDArray[np.float64], scoring: Scoring, transcript: Transcript) -> float:
-    value = float(gold_values(gold_logprobs, scoring.aliases, scoring.measure)[0])
+    value = float(gold_values(gold_logprobs, scoring.aliases, "logprob")[0])
     if not math.isfinite(value):
         raise NumericalError(
             f"policy scorer: the gold answer's value is {value} for the question {transcript.question!r}, expected a"

@@ -2,8 +2,9 @@
 
 v_k is the policy's mean log-probability of the gold answer's tokens, teacher-forced after a fixed scaffold, given
 everything that turn k could see: v_0 given the question alone, v_{k+1} given turn k and its observation too. The
-information gain of search turn k is v_{k+1} - v_k (arXiv 2510.14967, counted from 0). It is measured under the policy
-snapshot that also gives the old log-probabilities, in the same forward pass.
+information gain of search turn k is v_{k+1} - v_k (arXiv 2510.14967, counted from 0), and its probability gain the same
+difference of exp(v), for algorithms that are defined by it; logs and curves are in nats. Both are measured under the
+policy snapshot that also gives the old log-probabilities, in the same forward pass.
 
 What has no gain (`None`, never 0): the answer turn; an invalid turn; a search whose retrieval failed, or that was
 refused since the search budget was spent; a last search whose observation did not fit into the episode; a search next
@@ -18,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from a2tgpo.batch import TokenBatch, collate, no_tokens
@@ -39,8 +41,7 @@ class Scoring:
     scaffold: Scaffold | None = None
     """The protocol's text around an answer; `None` measures no gain, and then none costs anything."""
     aliases: Aliases = "first"
-    """Which gold answers count. Values are combined over aliases after `measure` was applied."""
-    measure: Measure = "logprob"
+    """Which gold answers count. Log-probabilities and probabilities are combined over aliases each on their own."""
     cut_rule: CutRule = "observation"
     """`"released"` takes values where the published code does (`released_cuts`)."""
     search_tag: str = "<search>"
@@ -59,7 +60,6 @@ class Scoring:
         return Scoring(
             Scaffold(*protocol.scaffold),
             aliases=settings.aliases,
-            measure=settings.measure,
             cut_rule=settings.cut_rule,
             search_tag=protocol.search_tag,
             only_mixed_groups=settings.only_mixed_groups,
@@ -87,7 +87,11 @@ class Scores:
     entropy: Float[Tensor, "episode token"]
     """Of the distributions that the sampled tokens were drawn from, in nats; 0 elsewhere."""
     values: Float[Tensor, "episode cut"]
-    """Value of the gold answer before turn k (column k) and after the last turn; NaN where there is none."""
+    """Mean log-probability of the gold answer in nats, before turn k (column k) and after the last turn; NaN where
+    there is none.
+    """
+    probabilities: Float[Tensor, "episode cut"]
+    """Its probability at the same places."""
     probe_tokens: int
     """Tokens that the probes added to the pass."""
 
@@ -121,7 +125,8 @@ def score_episodes(
     played = [job.episode for job in jobs]
     tokens = collate(played, policy.pad_token_id, policy.device) if played else no_tokens(policy.device)
     logprobs, entropies = (torch.zeros(tokens.token_ids.shape, device=policy.device) for _ in range(2))
-    values = np.full((len(jobs), max((episode.num_turns for episode in played), default=-1) + 1), np.nan)
+    shape = len(jobs), max((episode.num_turns for episode in played), default=-1) + 1
+    measured: dict[Measure, NDArray[np.float64]] = {"logprob": np.full(shape, np.nan), "prob": np.full(shape, np.nan)}
     probe_tokens = 0
     for rows in micro_batches([job.num_tokens for job in jobs], scoring.micro_batch_tokens):
         chosen = [jobs[row] for row in rows]
@@ -141,13 +146,15 @@ def score_episodes(
         probe_tokens += result.probe_tokens
         for row, job, gold in zip(rows, chosen, result.gold_logprobs, strict=True):
             if job.places:
-                values[row, list(job.cuts.positions)] = gold_values(gold, scoring.aliases, scoring.measure)
+                for how, values in measured.items():
+                    values[row, list(job.cuts.positions)] = gold_values(gold, scoring.aliases, how)
     scored = iter(
-        _with_gains(job, row, keep_zeros=scoring.cut_rule == "observation")
-        for job, row in zip(jobs, values.tolist(), strict=True)
+        _with_gains(job, nats, probabilities, keep_zeros=scoring.cut_rule == "observation")
+        for job, nats, probabilities in zip(jobs, *(values.tolist() for values in measured.values()), strict=True)
     )
     filled = tuple(episode if episode.failed else next(scored) for episode in episodes)
-    return Scores(filled, tokens, logprobs, entropies, torch.from_numpy(values), probe_tokens)
+    both = [torch.from_numpy(values) for values in measured.values()]
+    return Scores(filled, tokens, logprobs, entropies, both[0], both[1], probe_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +203,13 @@ def _jobs(policy: Policy, episodes: Sequence[Episode], scoring: Scoring) -> list
 _NO_PROBE = probe_tree([])
 
 
-def _with_gains(job: _Job, values: Sequence[float], keep_zeros: bool) -> Episode:
-    gains = [_gain(values, pair, keep_zeros) for pair in job.cuts.gains]
-    turns = [
-        turn if turn.information_gain == gain else replace(turn, information_gain=gain)
-        for turn, gain in zip(job.episode.turns, gains, strict=True)
-    ]
+def _with_gains(job: _Job, values: Sequence[float], probabilities: Sequence[float], keep_zeros: bool) -> Episode:
+    turns = []
+    for turn, pair in zip(job.episode.turns, job.cuts.gains, strict=True):
+        gain = _gain(values, pair, keep_zeros)
+        change = None if gain is None or pair is None else probabilities[pair[1]] - probabilities[pair[0]]
+        same = (turn.information_gain, turn.probability_gain) == (gain, change)
+        turns.append(turn if same else replace(turn, information_gain=gain, probability_gain=change))
     return replace(job.episode, turns=tuple(turns))
 
 

@@ -39,7 +39,6 @@ class Collection:
         run = {
             "name": name,
             "algorithm": recipe.algorithm,
-            "measure": recipe.information_gain.measure,
             "clip_low": None,
             "clip_high": None,
             "note": "",

@@ -11,37 +11,47 @@ from a2tgpo.training.run import Run
 
 
 def collect(run: Run, stream: QuestionStream) -> list[Episode]:
-    """The step's episodes. An algorithm that allows it has groups that teach nothing replaced by other questions, a
-    bounded number of times.
+    """The step's episodes. For an algorithm that wants to choose, several times as many groups are rolled out, and a
+    bounded number of times more while too few of them teach something.
 
     Raises:
         RolloutError: if more episodes failed than the recipe allows.
     """
+    algorithm, settings = run.parts.algorithm, run.recipe.rollout
+    wanted, asked = settings.questions, stream.at(run.step)
+    more = stream.spare(run.step, 0, wanted * (algorithm.generation_batch - 1), asked)
 
-    def play(questions: Sequence[Question], attempt: int, groups: set[int] | None = None) -> list[Episode]:
-        settings = run.recipe.rollout
+    def play(questions: Sequence[Question], attempt: int, first_group: int) -> list[Episode]:
         tasks = tasks_of(questions, settings.group_size, seed=run.recipe.seed, step=run.step, attempt=attempt)
-        wanted = [task for task in tasks if groups is None or task.group in groups]
-        return run.parts.train.rollout(wanted, settings.temperature)
+        played = run.parts.train.rollout(tasks, settings.temperature)
+        run.check_played(played, f"step {run.step + 1}")
+        return [replace(episode, group=first_group + episode.group) for episode in played]
 
-    episodes = play(stream.at(run.step), attempt=0)
-    for attempt in range(1, run.parts.algorithm.max_resamples + 1):
-        useless = uninformative_groups(run.parts.algorithm, episodes)
-        if not useless:
+    asked = [*asked, *more]
+    episodes = play(asked, 0, 0)
+    for attempt in range(1, algorithm.max_resamples + 1):
+        missing = wanted - len(informative_groups(algorithm, episodes))
+        more = stream.spare(run.step, attempt, missing * algorithm.generation_batch, asked)
+        if not more:
             break
-        kept = [episode for episode in episodes if episode.group not in useless]
-        spare = play(stream.spare(run.step, attempt), attempt, useless)
-        episodes = sorted([*kept, *spare], key=lambda episode: episode.group)
-    run.check_played(episodes, f"step {run.step + 1}")
-    return episodes
+        episodes += play(more, attempt, len(asked))
+        asked = [*asked, *more]
+    return episodes if len(asked) <= wanted else _chosen(algorithm, episodes, wanted)
 
 
-def uninformative_groups(algorithm: Algorithm, episodes: Sequence[Episode]) -> set[int]:
-    """Groups that the algorithm cannot learn from, judged by the score (shaping could make any two episodes
-    differ).
-    """
+def informative_groups(algorithm: Algorithm, episodes: Sequence[Episode]) -> set[int]:
+    """Groups that the algorithm can learn from, judged by the score (shaping could make any two episodes differ)."""
     played = [replace(episode, outcome=episode.score) for episode in episodes if not episode.failed]
-    useful = algorithm.is_informative(algorithm.tabulate(played)).tolist() if played else []
-    in_table = list(dict.fromkeys(episode.group for episode in played))
-    informative = {group for group, use in zip(in_table, useful, strict=True) if use}
-    return {episode.group for episode in episodes} - informative
+    if not played:
+        return set()
+    useful = algorithm.is_informative(algorithm.tabulate(played)).tolist()
+    in_table = dict.fromkeys(episode.group for episode in played)
+    return {group for group, use in zip(in_table, useful, strict=True) if use}
+
+
+def _chosen(algorithm: Algorithm, episodes: Sequence[Episode], wanted: int) -> list[Episode]:
+    """As many groups as are wanted, the first informative ones, filled up with the first others; numbered from 0."""
+    informative = informative_groups(algorithm, episodes)
+    groups = sorted({episode.group for episode in episodes}, key=lambda group: (group not in informative, group))
+    places = {group: place for place, group in enumerate(sorted(groups[:wanted]))}
+    return [replace(episode, group=places[episode.group]) for episode in episodes if episode.group in places]

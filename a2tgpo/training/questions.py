@@ -28,11 +28,15 @@ class QuestionStream:
         epoch, place = divmod(step, per_epoch)
         return self._slice(np.random.default_rng((self._seed, epoch)), place)
 
-    def spare(self, step: int, attempt: int) -> list[Question]:
-        """Other questions for a step, to replace those that taught nothing; drawn beside the stream, which continues
+    def spare(self, step: int, attempt: int, count: int, asked: Sequence[Question]) -> list[Question]:
+        """Up to `count` other questions for a step than those already asked; drawn beside the stream, which continues
         unchanged.
         """
-        return self._slice(np.random.default_rng((self._seed, step, attempt)), 0)
+        if count <= 0:
+            return []
+        taken = {question.id for question in asked}
+        order = np.random.default_rng((self._seed, step, attempt)).permutation(len(self._questions))
+        return [self._questions[index] for index in order if self._questions[index].id not in taken][:count]
 
     def _slice(self, rng: np.random.Generator, place: int) -> list[Question]:
         order = rng.permutation(len(self._questions))[place * self._per_step : (place + 1) * self._per_step]

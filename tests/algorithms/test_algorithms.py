@@ -18,10 +18,14 @@ from a2tgpo.algorithms import (
     MTGRPO,
     RLOO,
     A2TGPOReleased,
+    DeepSeekMathGRPO,
     DrGRPO,
     GiGPO,
+    IGPOReleased,
+    LossInputs,
     ReinforcePlusPlus,
     ReinforcePlusPlusBaseline,
+    compute_loss,
 )
 from a2tgpo.algorithms.base import informative_groups
 from a2tgpo.algorithms.dapo import overlong_penalty
@@ -58,7 +62,7 @@ def test_at2po_divides_by_the_population_deviation() -> None:
     )
 
 
-@pytest.mark.parametrize("preset", [GSPO, CISPO, DAPO])
+@pytest.mark.parametrize("preset", [GSPO, CISPO, DAPO, DeepSeekMathGRPO])
 def test_presets_of_grpo_give_its_credit(preset: type[GRPO]) -> None:
     assert torch.equal(preset()(ONE_SUCCESS).advantage, GRPO()(ONE_SUCCESS).advantage)
 
@@ -72,8 +76,56 @@ def test_presets_differ_from_grpo_in_their_loss() -> None:
     )
     assert (DAPO().loss.clip_low, DAPO().loss.clip_high, DAPO().loss.dual_clip) == (0.2, 0.28, 10.0)
     assert CISPO().loss.surrogate == "cispo"
-    assert DrGRPO().loss.aggregation == "seq-mean-token-sum-norm"
     assert (AT2PO().loss.ratio, AT2PO().loss.aggregation) == ("turn", "seq-mean-token-mean")
+
+
+PRESETS = {
+    "a2tgpo": ("turn", 3e-3, 4e-3, None, "seq-mean-token-mean", "none", 0.0),
+    "a2tgpo_released": ("turn", 3e-3, 4e-3, None, "token-mean", "none", 0.0),
+    "igpo": ("token", 0.2, 0.2, None, "seq-mean-token-mean", "k3", 0.001),
+    "igpo_released": ("token", 0.2, 0.2, 3.0, "seq-mean-token-sum", "k3", 0.001),
+    "gigpo": ("token", 0.2, 0.2, None, "token-mean", "k3", 0.001),
+    "grpo": ("token", 0.2, 0.2, None, "token-mean", "none", 0.0),
+    "grpo_deepseekmath": ("token", 0.2, 0.2, None, "seq-mean-token-mean", "k3", 0.04),
+    "dr_grpo": ("token", 0.2, 0.2, None, "seq-mean-token-sum-norm", "none", 0.0),
+    "dapo": ("token", 0.2, 0.28, 10.0, "token-mean", "none", 0.0),
+    "gspo": ("sequence", 3e-4, 4e-4, None, "seq-mean-token-mean", "none", 0.0),
+}
+"""Ratio, clip widths, dual clip, aggregation, distance and its coefficient."""
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_losses_of_the_presets_are_the_published_ones(name: str) -> None:
+    loss = ALGORITHMS[name]().loss
+    found = (loss.ratio, loss.clip_low, loss.clip_high, loss.dual_clip, loss.aggregation, loss.kl, loss.kl_coefficient)
+    assert found == PRESETS[name]
+
+
+def test_credit_of_the_presets_is_the_published_one() -> None:
+    assert (A2TGPO().ig_weight, A2TGPO().gain_measure, A2TGPO().clip_modulation) == (1.0, "logprob", 0.3)
+    assert A2TGPOReleased().ig_weight == 0.3
+    assert (IGPO().normalization, IGPO().gain_measure) == ("joint", "prob")
+    assert (IGPOReleased().normalization, IGPOReleased().gain_measure) == ("separate", "logprob")
+    assert (DAPO().generation_batch, DAPO().max_resamples, DAPO().overlong_factor) == (3, 10, 1.0)
+    assert (GiGPO().state_similarity, GiGPO().gamma, GiGPO().step_weight) == (0.9, 0.95, 1.0)
+    assert (DrGRPO().loss.divisor, DrGRPO().normalize_std) == (3000.0, False)
+
+
+@pytest.mark.parametrize("rows", [8, 64])
+def test_dr_grpo_divides_by_rows_and_a_constant(rows: int) -> None:
+    """A = 1, 100 tokens a row, C = 3,000: −100/3000, whatever the size of the mini-batch."""
+    zeros, mask = torch.zeros(rows, 100), torch.ones(rows, 100, dtype=torch.bool)
+    turn = torch.zeros(rows, 100, dtype=torch.long)
+    loss = compute_loss(DrGRPO().loss, LossInputs(zeros, zeros, zeros + 1, zeros + 1, turn, mask)).loss
+    assert loss.item() == pytest.approx(-0.0333333, abs=1e-6)
+
+
+def test_an_algorithm_reads_gains_in_its_own_measure() -> None:
+    searched = Turn((1,), (2,), (0.0,), ActionKind.SEARCH, 0.0, 2.5, probability_gain=0.125)
+    answered = Turn((1,), (2,), (0.0,), ActionKind.ANSWER, 1.0)
+    episodes = [Episode(0, "q", 0, (searched, answered), 1.0, StopReason.ANSWERED)]
+    for algorithm, gain in ((A2TGPO(), 2.5), (A2TGPO(gain_measure="prob"), 0.125), (IGPO(), 0.125), (GRPO(), 2.5)):
+        assert algorithm.tabulate(episodes).information_gain[0, 0].item() == gain
 
 
 # three episodes A (2 turns, success), B (1 turn), C (3 turns); all start in state 0, A's and C's second turns share
@@ -123,7 +175,7 @@ IGPO_TABLE = make_table([1, 0], [3, 2], gains=[[0.2, -0.1], [0.08]])
 def test_igpo_separate() -> None:
     # gains (.2, −.1, .08): μ = .06, σ_p = .123288 → (1.13554, −1.29776, .16222); outcomes → (1, −1). Accumulated from
     # behind with γ = 1:
-    assert rows(IGPO()(IGPO_TABLE).advantage) == [
+    assert rows(IGPOReleased()(IGPO_TABLE).advantage) == [
         pytest.approx([0.83778, -0.29776, 1.0], abs=2e-4),
         pytest.approx([-0.83778, -1.0, 0], abs=2e-4),
     ]
@@ -131,7 +183,7 @@ def test_igpo_separate() -> None:
 
 def test_igpo_joint() -> None:
     # one pool (.2, −.1, 1, .08, 0): μ = .236, σ_p = .394441 → (−.09127, −.85184, 1.93692, −.39550, −.59831)
-    credit = IGPO(normalization="joint")(IGPO_TABLE).advantage
+    credit = IGPO()(IGPO_TABLE).advantage
     torch.testing.assert_close(
         credit, torch.tensor([[0.99381, 1.08508, 1.93691], [-0.99381, -0.59831, 0]]), atol=1e-4, rtol=0
     )
@@ -147,7 +199,7 @@ def test_igpo_weights_act_under_joint_only() -> None:
 def test_igpo_keeps_a_turn_whose_normalised_reward_is_zero() -> None:
     # the middle gain is the mean: z = 0, but the turn keeps its own accumulated credit
     table = make_table([1, 0], [4, 1], gains=[[0.1, 0.2, 0.3], []])
-    assert rows(IGPO(gamma=0.5)(table).advantage)[0] == pytest.approx(
+    assert rows(IGPO(gamma=0.5, normalization="separate")(table).advantage)[0] == pytest.approx(
         [-1.22474 + 0.25 * 1.22474 + 0.125, 0.5 * 1.22474 + 0.25, 1.22474 + 0.5, 1.0], abs=1e-3
     )
 
@@ -157,11 +209,14 @@ A2TGPO_TABLE = make_table([1, 0, 0], [3, 2, 3], gains=[[0.30, 0.10], [0.05], [-0
 
 def test_a2tgpo_advantage() -> None:
     # z at turn 0 over (.30, .05, −.10): μ = .08333, σ_p = .16499 → (1.3132, −.2020, −1.1112); at turn 1 over (.10,
-    # .20): −1, 1. z^R over (1, 0, 0): 1.41421, −.70711. A_{0,0} = .3·(1.3132 − 1)/√2 + 1.41421 = 1.48065; A_{0,1} =
-    # .3·(−1) + 1.41421
+    # .20): −1, 1. z^R over (1, 0, 0): 1.41421, −.70711. A_{0,0} = (1.3132 − 1)/√2 + 1.41421 = 1.63568; A_{0,1} =
+    # −1 + 1.41421
     credit = A2TGPO()(A2TGPO_TABLE).advantage
-    expected = torch.tensor([[1.48065, 1.11422, 1.41421], [-0.76771, -0.70711, 0], [-0.73069, -0.40711, -0.70711]])
+    expected = torch.tensor([[1.63568, 0.41423, 1.41421], [-0.90913, -0.70711, 0], [-0.78571, 0.29287, -0.70711]])
     torch.testing.assert_close(credit, expected, atol=5e-5, rtol=0)
+    # the launch script's weight takes .3 of what the gain adds to z^R
+    weighted = torch.tensor([[1.48065, 1.11422, 1.41421], [-0.76771, -0.70711, 0], [-0.73069, -0.40711, -0.70711]])
+    torch.testing.assert_close(A2TGPO(ig_weight=0.3)(A2TGPO_TABLE).advantage, weighted, atol=5e-5, rtol=0)
 
 
 def test_a2tgpo_clip_scale() -> None:
@@ -183,14 +238,12 @@ def test_a2tgpo_ablations() -> None:
     assert torch.allclose(outcome_only.advantage, AT2PO()(A2TGPO_TABLE).advantage)
     assert torch.equal(outcome_only.clip_scale, base.clip_scale)
     assert bool((A2TGPO(clip_modulation=0.0)(A2TGPO_TABLE).clip_scale == 1).all())
-    # without √n the first of two gains keeps the whole sum: .3·(1.3132 − 1) + 1.41421
+    # without √n the first of two gains keeps the whole sum: 1.3132 − 1 + 1.41421
     assert A2TGPO(variance_rescaling=False)(A2TGPO_TABLE).advantage[0, 0].item() == pytest.approx(
-        1.41421 + 0.3 * 0.3132, abs=1e-4
+        1.41421 + 0.3132, abs=1e-4
     )
     # one pool (.30, .10, .05, −.10, .20): μ = .11, σ_p = .135647; the last gain of episode 0 is (.10 − .11)/.135647
-    assert A2TGPO(turn_groups=False)(A2TGPO_TABLE).advantage[0, 1].item() == pytest.approx(
-        1.41421 - 0.3 * 0.07372, abs=1e-4
-    )
+    assert A2TGPO(turn_groups=False)(A2TGPO_TABLE).advantage[0, 1].item() == pytest.approx(1.41421 - 0.07372, abs=1e-4)
 
 
 def test_a2tgpo_released_departures() -> None:
@@ -209,7 +262,7 @@ def test_a2tgpo_released_departures() -> None:
 
 
 def test_a2tgpo_released_without_its_departures_is_a2tgpo() -> None:
-    faithful = A2TGPOReleased(skip_first_search=False, drop_zero_gain=False, final_gain_in_outcome=False)
+    faithful = A2TGPOReleased(ig_weight=1.0, skip_first_search=False, drop_zero_gain=False, final_gain_in_outcome=False)
     got, expected = faithful(A2TGPO_TABLE), A2TGPO()(A2TGPO_TABLE)
     assert torch.equal(got.advantage, expected.advantage)
     assert torch.equal(got.clip_scale, expected.clip_scale)
@@ -299,13 +352,11 @@ def test_gigpo_similar_states_count_as_one() -> None:
         episode(1, 0.0, base),
         episode(0, 0.0, "Something else."),
     ]
-    assert GiGPO().tabulate(episodes).state.flatten().tolist() == [0, 1, 0, 2]
-    assert GiGPO(state_similarity=0.9).tabulate(episodes).state.flatten().tolist() == [0, 0, 0, 1]
+    assert GiGPO().tabulate(episodes).state.flatten().tolist() == [0, 0, 0, 1]
+    assert GiGPO(state_similarity=1.0).tabulate(episodes).state.flatten().tolist() == [0, 1, 0, 2]
     # another question's state is another state, however similar
     apart = [episodes[0], episode(1, 0.0, base.replace("mountains", "mountain"))]
-    assert GiGPO(state_similarity=0.9).tabulate(apart).state.flatten().tolist() == [0, 1]
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        GiGPO(state_similarity=1.0).tabulate(episodes)
+    assert GiGPO().tabulate(apart).state.flatten().tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -334,6 +385,13 @@ def test_every_algorithm_has_its_defaults_and_names_unknown_parameters(name: str
             lambda: GiGPO(episode_statistics="rows"),
             r"GiGPO.episode_statistics: got 'rows', expected one of trajectories, turns",
         ),
+        (lambda: GiGPO(state_similarity=0.0), r"GiGPO.state_similarity: got 0, expected more"),
+        (lambda: A2TGPO(clip_modulation=1.0), r"A2TGPO.clip_modulation: got 1, expected less"),
+        (
+            lambda: IGPO(gain_measure="probability"),
+            r"IGPO.gain_measure: got 'probability', expected one of logprob, prob; did you mean 'prob'",
+        ),
+        (lambda: GRPO(generation_batch=0), r"GRPO.generation_batch: got 0, expected a whole number of at least 1"),
         (lambda: GRPO(singleton="one"), r"GRPO.singleton: got 'one', expected one of zero, raw"),
         (lambda: DAPO(overlong_buffer=5, max_tokens=4), r"DAPO.overlong_buffer: got 5, expected at most max_tokens"),
         (lambda: DAPO(max_resamples=-1), r"DAPO.max_resamples: got -1, expected a whole number of at least 0"),

@@ -39,8 +39,8 @@ EXPECTED = [
     "GRPO.normalize_std: got 'no', expected True or False",
     "A2TGPO.gamma: got 'one', expected a number from 0 to 1",
     (
-        "A2TGPO: got unknown parameter 'alpha', expected one of loss, max_resamples, gamma, ig_weight, clip_modulation,"
-        " turn_groups, variance_rescaling"
+        "A2TGPO: got unknown parameter 'alpha', expected one of loss, generation_batch, max_resamples,"
+        " gain_measure, gamma, ig_weight, clip_modulation, turn_groups, variance_rescaling"
     ),
     "0.0 3",
 ]

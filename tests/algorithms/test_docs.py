@@ -1,6 +1,7 @@
 """The pages cover every algorithm, quote lines that exist, and name recipes that load."""
 
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -39,6 +40,15 @@ def test_quoted_lines_are_lines_of_the_code(page: Path) -> None:
                 if line.strip() and line.strip() not in SOURCE and not line.startswith("class ")
             ]
             assert missing == []
+
+
+def test_tables_of_settings_are_those_of_the_presets() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "settings_tables.py"))
+    pages = made["published"]()
+    assert sorted(name for page in pages.values() for name in page["presets"]) == sorted(ALGORITHMS)
+    for name, page in pages.items():
+        text = (ROOT / "docs" / "algorithms" / f"{name}.md").read_text(encoding="utf-8")
+        assert made["with_table"](text, made["table"](page)) == text, "run python docs/settings_tables.py"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

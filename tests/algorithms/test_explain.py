@@ -29,7 +29,7 @@ from a2tgpo.run_folder.episodes import episode_to_dict
 
 def episode(outcome: float, gains: list[float], states: list[str]) -> Episode:
     searches = [
-        Turn((1,), (2, 3), (-0.1, -0.2), ActionKind.SEARCH, 0.0, gain, state, f"who is {state}")
+        Turn((1,), (2, 3), (-0.1, -0.2), ActionKind.SEARCH, 0.0, gain, state, f"who is {state}", probability_gain=gain)
         for gain, state in zip(gains, states, strict=False)
     ]
     answer = Turn((4,), (5,), (-0.3,), ActionKind.ANSWER, outcome, None, states[-1])
@@ -45,7 +45,7 @@ GROUP = [
 
 def test_a2tgpo_is_explained_with_gain_mean_z_accumulation_advantage_and_clip_range() -> None:
     text = explain(GROUP, A2TGPO())
-    # z = (.30 − .08333)/.16499 = 1.31319; D = 1.31319 − .99998 = .31321; A = .3·.31321/√2 + 1.41421 = 1.48065; c =
+    # z = (.30 − .08333)/.16499 = 1.31319; D = 1.31319 − .99998 = .31321; A = .31321/√2 + 1.41421 = 1.63568; c =
     # 1.17284
     first = next(line for line in text.splitlines() if line.startswith("     0"))
     assert [float(value) for value in first.split()] == pytest.approx(
@@ -59,14 +59,14 @@ def test_a2tgpo_is_explained_with_gain_mean_z_accumulation_advantage_and_clip_ra
             0.31321,
             2,
             1.41421,
-            1.48065,
+            1.63568,
             1.17284,
             1 - 1.17284 * 0.003,
             1 + 1.17284 * 0.004,
         ],
         abs=2e-5,
     )
-    assert re.search(r"turn 0 \(search: who is a\): A = 0.3·0\.313\d\d/√2 \+ 1\.4142\d = 1\.480\d\d", text)
+    assert re.search(r"turn 0 \(search: who is a\): A = 1·0\.313\d\d/√2 \+ 1\.4142\d = 1\.635\d\d", text)
     assert "turn 2 (answer): A = zR = 1.4142" in text
 
 
@@ -104,7 +104,7 @@ EXPLAINED: list[Algorithm] = [
     A2TGPO(),
     A2TGPO(gamma=0.5, turn_groups=False, variance_rescaling=False, ig_weight=2.0),
     IGPO(),
-    IGPO(gamma=0.5, normalization="joint", gain_weight=2.0),
+    IGPO(gamma=0.5, normalization="separate", gain_weight=2.0),
     GiGPO(),
     GiGPO(gamma=0.5, episode_statistics="turns", normalize_std=False, step_weight=0.5),
     GRPO(),

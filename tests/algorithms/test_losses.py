@@ -141,7 +141,7 @@ MASK = torch.tensor([[True, True, True], [True, False, False], [False, False, Fa
         ("token-mean", -(6 + 5) / 4),
         ("seq-mean-token-mean", -(6 / 3 + 5) / 2),  # the third row counts nowhere
         ("seq-mean-token-sum", -(6 + 5) / 2),
-        ("seq-mean-token-sum-norm", -(6 + 5) / 7),
+        ("seq-mean-token-sum-norm", -(6 + 5) / 7 / 2),
     ],
 )
 def test_aggregation(aggregation: str, loss: float) -> None:

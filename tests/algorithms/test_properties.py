@@ -42,7 +42,7 @@ def released_oracle(table: TurnTable) -> tuple[Tensor, Tensor]:
         kept.append(own)
     gains = [[table.information_gain[i, k].item() for k in own] for i, own in enumerate(kept)]
     compact = make_table(outcome.tolist(), [max(len(own), 1) + 1 for own in kept], gains, table.group.tolist())
-    advantage, scale = oracles.a2tgpo(compact)
+    advantage, scale = oracles.a2tgpo(compact, ig_weight=0.3)
     full, full_scale = torch.zeros(table.mask.shape), torch.ones(table.mask.shape)
     for i, own in enumerate(kept):
         for k in range(int(table.num_turns[i])):
@@ -62,7 +62,8 @@ ORACLES: dict[str, Callable[[TurnTable], Tensor | tuple[Tensor, Tensor]]] = {
     "reinforce_plus_plus": oracles.reinforce_plus_plus,
     "reinforce_plus_plus_baseline": oracles.reinforce_plus_plus_baseline,
     "dr_grpo": lambda table: oracles.grpo(table, divide=False),
-    **dict.fromkeys(["grpo", "gspo", "cispo", "dapo"], oracles.grpo),
+    "igpo_released": lambda table: oracles.igpo(table, joint=False),
+    **dict.fromkeys(["grpo", "grpo_deepseekmath", "gspo", "cispo", "dapo"], oracles.grpo),
 }
 VARIANTS: list[tuple[Algorithm, Callable[[TurnTable], Tensor | tuple[Tensor, Tensor]]]] = [
     (A2TGPO(gamma=0.7), lambda table: oracles.a2tgpo(table, gamma=0.7)),
@@ -75,8 +76,8 @@ VARIANTS: list[tuple[Algorithm, Callable[[TurnTable], Tensor | tuple[Tensor, Ten
         A2TGPO(ig_weight=2.0, clip_modulation=0.9),
         lambda table: oracles.a2tgpo(table, ig_weight=2.0, clip_modulation=0.9),
     ),
-    (IGPO(normalization="joint", gamma=0.7), lambda table: oracles.igpo(table, gamma=0.7, joint=True)),
-    (IGPO(gamma=0.0), lambda table: oracles.igpo(table, gamma=0.0)),
+    (IGPO(gamma=0.7), lambda table: oracles.igpo(table, gamma=0.7)),
+    (IGPO(gamma=0.0, normalization="separate"), lambda table: oracles.igpo(table, gamma=0.0, joint=False)),
     (
         GiGPO(normalize_std=False, gamma=0.5, step_weight=0.3),
         lambda table: oracles.gigpo(table, gamma=0.5, step_weight=0.3, divide=False),

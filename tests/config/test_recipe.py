@@ -105,7 +105,7 @@ def test_deep_recipes_are_refused(tmp_path: Path, text: str) -> None:
 def test_recipes_written_before_options_were_tables_still_load() -> None:
     """A run's config.toml of then: dotted names in quotes, whole numbers as 2.0, fewer settings."""
     recipe = load_recipe(Path(__file__).parent.parent / "data" / "run-before-tables.toml")
-    assert recipe.algorithm_options == {"ig_weight": 0.3, "loss": {"clip_low": 0.1}, "clip_modulation": 1.0}
+    assert recipe.algorithm_options == {"ig_weight": 0.3, "loss": {"clip_low": 0.1}, "clip_modulation": 0.5}
     algorithm = recipe.build_algorithm()
     assert (algorithm.loss.clip_low, algorithm.loss.clip_high) == (0.1, type(algorithm)().loss.clip_high)
     wide = {"algorithm": "grpo", "algorithm_options": {"loss": {"clip_low": 0.2}}, "model": {"engine": "vllm"}}
@@ -145,12 +145,28 @@ def test_every_setting_of_the_environments_is_one_of_the_recipe(tmp_path: Path) 
     given = world.arguments()
     assert set(given) == set(names(AlmanacSettings, EpisodeSettings)) - {"split", "scorer"}
     assert given["reward"]("a", ["b"]) == 0.5
+    assert given["instructions"] is None
     assert given["budget"] == ObservationBudget(30, 50)
     told = {"dataset": "d", "corpus": "c", "aliases": "a", "cache": "s", "on_bad_row": "skip"}
     told |= {"question_field": "q", "answer_field": "extra.a", "context_field": "p"}
     given = from_dict(EnvironmentSettings, {"id": "a2tgpo/SearchQA-v0", **told}).arguments()
     assert set(given) == set(names(DataSettings, EpisodeSettings)) - {"split", "scorer", "questions"}
     assert {name: given[name] for name in told} == told
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "measure", "credited"),
+    [
+        ("a2tgpo", "own", "logprob"),
+        ("igpo", "own", "prob"),
+        ("a2tgpo", "prob", "prob"),
+        ("igpo", "logprob", "logprob"),
+        ("grpo", "prob", None),
+    ],
+)
+def test_a_recipe_may_set_the_measure_for_all(algorithm: str, measure: str, credited: str | None) -> None:
+    recipe = from_dict(Recipe, {"algorithm": algorithm, "information_gain": {"measure": measure}})
+    assert getattr(recipe.build_algorithm(), "gain_measure", None) == credited
 
 
 @pytest.mark.parametrize(

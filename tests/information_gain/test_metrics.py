@@ -19,7 +19,7 @@ def played(group: int, *steps: tuple[ActionKind, float | None]) -> Episode:
 def scores_of(*episodes: Episode) -> Scores:
     nothing = torch.zeros((len(episodes), 0))
     tokens = TokenBatch(nothing.long(), nothing.bool(), nothing.long(), nothing)
-    return Scores(episodes, tokens, nothing, nothing, nothing, probe_tokens=8)
+    return Scores(episodes, tokens, nothing, nothing, nothing, nothing, probe_tokens=8)
 
 
 def test_gains_per_turn_index() -> None:

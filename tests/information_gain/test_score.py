@@ -61,22 +61,21 @@ def planned(plan: dict[str, Any]) -> Episode:
     plans=st.lists(PLANS, min_size=1, max_size=3),
     scaffold=st.sampled_from([SCAFFOLD, GLUED, Scaffold("", "")]),
     aliases=st.sampled_from(["first", "max", "mean"]),
-    how=st.sampled_from(["logprob", "prob"]),
     micro_batch_tokens=st.sampled_from([1, 300, 16384]),
 )
 def test_one_pass_equals_one_forward_per_probe(
-    kind: str, plans: list[Any], scaffold: Scaffold, aliases: Any, how: Any, micro_batch_tokens: int
+    kind: str, plans: list[Any], scaffold: Scaffold, aliases: Any, micro_batch_tokens: int
 ) -> None:
     policy = byte_policy(kind)
     batch = [planned(plan) for plan in plans]
-    result = score_episodes(
-        policy, batch, Scoring(scaffold, aliases=aliases, measure=how, micro_batch_tokens=micro_batch_tokens)
-    )
+    result = score_episodes(policy, batch, Scoring(scaffold, aliases=aliases, micro_batch_tokens=micro_batch_tokens))
     tokens = collate(batch, policy.pad_token_id)
     assert result.logprobs.shape == tokens.token_ids.shape
     for row, (before, after) in enumerate(zip(batch, result.episodes, strict=True)):
         gains = [step.information_gain for step in after.turns]
-        assert gains == pytest.approx(plain_gains(policy, before, scaffold, aliases, how), abs=1e-5)
+        assert gains == pytest.approx(plain_gains(policy, before, scaffold, aliases, "logprob"), abs=1e-5)
+        gains = [step.probability_gain for step in after.turns]
+        assert gains == pytest.approx(plain_gains(policy, before, scaffold, aliases, "prob"), abs=1e-6)
         plain = plain_logprobs(policy, before.token_ids)
         mask = torch.tensor(before.action_mask)
         torch.testing.assert_close(result.logprobs[row, : before.num_tokens][mask], plain[mask], atol=1e-5, rtol=0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 
@@ -77,6 +78,8 @@ def small_run(
         (folder / name).mkdir()
     updater = Updater(policy, update, algorithm.loss, steps, seed=0)
     log = RunLog(folder)
+    if reference is None and algorithm.loss.kl != "none":
+        reference = deepcopy(policy)
     try:
         yield Run(recipe, folder, parts, updater, log, lambda _kind, _step, _values: None, reference)
     finally:

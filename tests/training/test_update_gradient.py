@@ -131,7 +131,7 @@ def looped(policy: Policy, batch: TrainingBatch, spec: LossSpec) -> tuple[Tensor
             total = sum(sum(losses) for losses in rows) / len(rows)
         case _:
             assert spec.divisor is not None
-            total = sum(sum(losses) for losses in rows) / spec.divisor
+            total = sum(sum(losses) / spec.divisor for losses in rows) / len(rows)
     assert isinstance(total, Tensor)
     policy.model.zero_grad()
     torch.autograd.backward(total)

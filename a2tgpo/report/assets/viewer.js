@@ -24,10 +24,10 @@
   };
   const signed = (x, digits = 2) => (x === null || x === undefined ? "–" : (x >= 0 ? "+" : "−") + Math.abs(x).toFixed(digits));
   const plain = (x, digits = 2) => (x === null || x === undefined ? "–" : x.toFixed(digits));
-  const value = (x, run) => (x === null || x === undefined ? null : data.runs[run].measure === "prob" ? x : Math.exp(x));
-  const probability = (x, run) => {
-    const p = value(x, run);
-    return p === null ? "–" : p >= 0.001 ? p.toFixed(3) : p.toExponential(1);
+  const probability = (nats) => {
+    if (nats === null || nats === undefined) return "–";
+    const p = Math.exp(nats);
+    return p >= 0.001 ? p.toFixed(3) : p.toExponential(1);
   };
 
   const searchable = (e) => {
@@ -169,7 +169,7 @@
     const run = data.runs[e.run];
     const table = el("dl", "numbers");
     const add = (name, text, css) => table.append(el("dt", "", name), el("dd", css || "", text));
-    add("gold probability", `${probability(t.value_before, e.run)} → ${probability(t.value_after, e.run)}`);
+    add("gold probability", `${probability(t.value_before)} → ${probability(t.value_after)}`);
     add("gain", signed(t.information_gain));
     add("z", signed(t.z));
     add("advantage", (t.advantage > 0 ? "▲ " : t.advantage < 0 ? "▼ " : "") + signed(t.advantage), t.advantage > 0 ? "plus" : t.advantage < 0 ? "minus" : "");
