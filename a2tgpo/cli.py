@@ -68,7 +68,7 @@ STOPPED_EARLY = b"stopped; the same command goes on from what is saved\n"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the `a2tgpo` command; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    with _sigterm_ends(words[:1]):
+    with _stopped_once(), _sigterm_ends(words[:1]):
         return _run(words)
 
 
@@ -119,6 +119,24 @@ def fail(message: str) -> int:
 
     say(Console(stderr=True, style="red"), f"error: {printable(message)}")
     return 2
+
+
+@contextmanager
+def _stopped_once() -> Iterator[None]:
+    """Ctrl-C stops a command once and in order; what comes while it ends is ignored."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

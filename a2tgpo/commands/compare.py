@@ -58,9 +58,14 @@ def compare(words: list[str], console: Console) -> int:
             contender.recipe.build_algorithm()
         say(console, to_toml(recipe))
         return 0
+    from a2tgpo.studies.runner import StoppedError
     from a2tgpo.studies.runner import compare as run
 
-    jobs = run(recipe, options.runs, console)
+    try:
+        jobs = run(recipe, options.runs, console)
+    except StoppedError as stopped:
+        say(console, str(stopped))
+        return 130 if stopped.interrupted else 0
     return 1 if any(job.problem.startswith("crashed") for job in jobs) else 0
 
 

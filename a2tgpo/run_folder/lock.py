@@ -9,14 +9,19 @@ from pathlib import Path
 from a2tgpo.errors import ConfigError
 
 
+class InUseError(ConfigError):
+    """Another process holds the folder."""
+
+
 @contextmanager
 def claim(folder: Path) -> Iterator[None]:
-    """Hold a run's folder for this process.
+    """Hold the folder of a run or a study for this process.
 
     The lock is the kernel's, so it is gone with the process however that ends.
 
     Raises:
-        ConfigError: if the folder cannot be written, or another process holds it.
+        ConfigError: if the folder cannot be written.
+        InUseError: if another process holds it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -30,7 +35,7 @@ def claim(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ConfigError(
+            raise InUseError(
                 f"run folder: {folder} is in use by another process; wait for it, or choose another folder or name"
             ) from error
         yield

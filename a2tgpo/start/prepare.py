@@ -76,12 +76,15 @@ def _make(recipe: Recipe, folder: Path, console: Console) -> None:
     )
     count = TextColumn("step {task.completed:.0f} of at most {task.total:.0f}")
     columns = (TextColumn("warm start    "), BarColumn(), count, TextColumn("{task.fields[score]}"))
-    with Progress(*columns, TimeElapsedColumn(), console=console) as bars:
+    with Progress(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal) as bars:
         task = bars.add_task("", total=recipe.warm_start.max_steps, score="")
 
         def show(step: int, metrics: Mapping[str, float]) -> None:
             score = f"sampled EM {metrics['sampled']:.2f}, wanted {metrics['target']:.2f}, loss {metrics['loss']:.3f}"
             bars.update(task, completed=step, score=score)
+            if not console.is_terminal:
+                text = f"warm start: step {step} of at most {recipe.warm_start.max_steps}, {score}"
+                say(console, text)
 
         result = warm_start(policy, recipe, show)
     partial = folder.with_name(f".partial-{folder.name}-{os.getpid()}")

@@ -24,3 +24,9 @@ def share(available: list[str], each: int, worker: int) -> list[str]:
     shares = max(1, len(available) // each)
     start = worker % shares * each
     return available[start : start + each]
+
+
+def take_gpus(each: int, worker: int) -> None:
+    """In a worker: see its own GPUs only, where runs use any."""
+    if each:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(share(gpus(), each, worker))

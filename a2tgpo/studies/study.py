@@ -9,6 +9,7 @@ from a2tgpo.config import Recipe, load_recipe
 from a2tgpo.errors import ConfigError
 from a2tgpo.means import Interval
 from a2tgpo.run_folder.log import read_metrics
+from a2tgpo.run_folder.resume import is_finished
 from a2tgpo.studies.contenders import contenders_of
 
 TABLE = ("em", "f1", "searches", "gain_per_turn", "seconds")
@@ -16,7 +17,7 @@ TABLE = ("em", "f1", "searches", "gain_per_turn", "seconds")
 (nats), seconds of the run.
 """
 CRASHED = "crashed"
-"""File in a run's folder: the error that ended it. The next attempt removes it."""
+"""File in a run's folder: the error that ended it. The next attempt removes it; of a finished run it says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,13 @@ class Job:
 
     @property
     def finished(self) -> bool:
-        return (self.folder / "finished").exists()
+        return is_finished(self.recipe, self.folder)
 
     @property
     def problem(self) -> str:
         """Why the run's numbers cannot be used; empty if they can."""
-        if (self.folder / CRASHED).is_file():
-            lines = (self.folder / CRASHED).read_text(encoding="utf-8").strip().splitlines()
+        if not self.finished and (self.folder / CRASHED).is_file():
+            lines = (self.folder / CRASHED).read_text(encoding="utf-8").strip().split("\n")
             return f"crashed: {lines[-1] if lines else 'no message'}"
         if not (self.folder / "metrics.jsonl").is_file():
             return "finished, but metrics.jsonl is missing" if self.finished else "not started"

@@ -1,13 +1,10 @@
 """Every worker of a study sees GPUs of its own."""
 
-import multiprocessing
 import os
-from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from a2tgpo.studies.gpus import gpus, gpus_of_run, share
-from a2tgpo.studies.runner import _set_up_worker
+from a2tgpo.studies.gpus import gpus, gpus_of_run, share, take_gpus
 
 
 @pytest.mark.parametrize(
@@ -35,18 +32,13 @@ def test_visible_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpus() == []
 
 
-def _seen() -> str:
-    return os.environ["CUDA_VISIBLE_DEVICES"]
-
-
-def test_workers_of_a_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
-    context = multiprocessing.get_context("spawn")
-    numbers = context.Value("i", 0)
+def test_every_worker_sees_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    for _ in range(3):  # three workers, one after the other
-        with ProcessPoolExecutor(
-            1, mp_context=context, initializer=_set_up_worker, initargs=(context.Event(), numbers, 1)
-        ) as pool:
-            seen.append(pool.submit(_seen).result())
+    for worker in range(3):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+        take_gpus(1, worker)
+        seen.append(os.environ["CUDA_VISIBLE_DEVICES"])
     assert seen == ["4", "7", "4"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    take_gpus(0, 1)  # runs that use none
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "4,7"

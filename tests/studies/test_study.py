@@ -2,8 +2,11 @@
 
 import csv
 import json
+import subprocess
+import sys
 import tomllib
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -22,8 +25,10 @@ from a2tgpo.config import (
     to_toml,
 )
 from a2tgpo.errors import ConfigError
+from a2tgpo.run_folder.lock import claim
 from a2tgpo.run_folder.log import read_metrics
 from a2tgpo.studies.contenders import ABLATIONS, contenders_of
+from a2tgpo.studies.progress import progress
 from a2tgpo.studies.runner import compare, train_job
 from a2tgpo.studies.study import final_intervals, jobs_of
 
@@ -139,3 +144,69 @@ def test_a_crashing_run_is_written_down_and_tried_again(tmp_path: Path, monkeypa
     monkeypatch.setattr("a2tgpo.training.loop.train", lambda *_args, **_kwargs: None)
     train_job(job, tmp_path)
     assert job.problem == "not started"
+
+
+def test_finished_wins_over_crashed(tmp_path: Path) -> None:
+    job = jobs_of(small_study(), tmp_path)[0]
+    job.folder.mkdir()
+    (job.folder / "crashed").write_text("its process was ended by signal SIGKILL")
+    (job.folder / "metrics.jsonl").write_text('{"kind": "evaluation", "step": 2, "em": 0.5}\n')
+    assert job.problem == "crashed: its process was ended by signal SIGKILL"
+    (job.folder / "finished").touch()
+    assert job.problem == ""
+
+
+def test_a_run_waits_for_a_worker_that_is_still_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, trained = jobs_of(small_study(), tmp_path)[0], []
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from pathlib import Path; from a2tgpo.run_folder.lock import claim\n"
+            f"with claim(Path({str(job.folder)!r})): print('held', flush=True); sys.stdin.read()",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout
+    assert holder.stdout.readline() == "held\n"
+
+    def ended(_seconds: float) -> None:
+        holder.communicate()
+
+    monkeypatch.setattr("a2tgpo.studies.runner.time.sleep", ended)
+    monkeypatch.setattr("a2tgpo.training.loop.train", lambda *_args, **_kwargs: trained.append(job.name))
+    train_job(job, tmp_path)
+    assert trained == [job.name]
+    assert job.problem == "not started"
+
+
+def test_two_studies_do_not_share_a_folder(tmp_path: Path) -> None:
+    with claim(tmp_path / "small"), pytest.raises(ConfigError, match="small is in use by another process"):
+        compare(small_study(), tmp_path, Console(quiet=True))
+
+
+def test_one_line_per_evaluation_where_there_is_no_terminal(tmp_path: Path) -> None:
+    jobs = jobs_of(small_study(), tmp_path)[:2]
+    for job in jobs:
+        job.folder.mkdir()
+    train, evaluation = '{"kind": "train", "step": %d, "em": 0.25}\n', '{"kind": "evaluation", "step": %d, "em": 0.5}\n'
+    before = jobs[0].folder / "metrics.jsonl"
+    before.write_text(evaluation % 0)
+    text = StringIO()
+    with progress(jobs, Console(file=text)) as tick:
+        tick()
+        assert text.getvalue() == ""  # what was there before is no news
+        before.write_text(evaluation % 0 + train % 1 + evaluation % 1)
+        tick()
+        tick()
+        before.write_text(evaluation % 0 + train % 1 + evaluation % 1 + train % 2)
+        (jobs[1].folder / "metrics.jsonl").write_text("damaged\nby something\n")
+        tick()
+        before.write_text(evaluation % 0 + train % 1 + evaluation % 1 + train % 2 + evaluation % 2)
+    assert text.getvalue().split("\n") == [
+        "a2tgpo-s0: step 1 of 2, held-out EM 0.50 train 0.25",
+        "a2tgpo-s0: step 2 of 2, held-out EM 0.50 train 0.25",
+        "",
+    ]
