@@ -35,7 +35,10 @@ class Job:
 
     @property
     def finished(self) -> bool:
-        return is_finished(self.recipe, self.folder)
+        try:
+            return is_finished(self.recipe, self.folder)
+        except ConfigError:  # of a config.toml that is missing or damaged
+            return False
 
     @property
     def problem(self) -> str:
@@ -49,6 +52,8 @@ class Job:
             rows = read_metrics(self.folder)
         except ValueError as error:
             return f"damaged: {error}"
+        if not self.finished and (self.folder / "finished").exists():
+            return "finished, but its config.toml is missing, damaged, or of a shorter run"
         if not self.finished:
             return f"not finished: step {int(rows[-1]['step']) if rows else 0} of {self.recipe.training.steps}"
         evaluations = [row for row in rows if row["kind"] == "evaluation"]

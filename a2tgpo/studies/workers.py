@@ -45,10 +45,13 @@ class Signals:
     count: int = 0
     interrupted: bool = False
     """Was any of them Ctrl-C?"""
+    pipe: tuple[Connection, Connection] = field(default_factory=lambda: multiprocessing.Pipe(duplex=False))
+    """Holds a message per signal, so that whoever waits wakes up."""
 
     def note(self, number: int, _frame: FrameType | None) -> None:
         self.count += 1
         self.interrupted |= number == signal.SIGINT
+        self.pipe[1].send(None)
 
 
 @contextmanager
@@ -96,7 +99,10 @@ def work_off(
                 asked = True
                 for worker in busy.values():
                     worker.ask_to_end()
-            for pipe in wait(list(busy), POLL_SECONDS):
+            for pipe in wait([*busy, signals.pipe[0]], POLL_SECONDS):
+                if pipe is signals.pipe[0]:
+                    signals.pipe[0].recv()
+                    continue
                 task, code = busy[pipe].finished()  # type: ignore[index]  # wait returns what it was given
                 if code is not None and not signals.count:
                     lost(task, code)

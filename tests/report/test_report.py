@@ -71,6 +71,7 @@ def test_crashed_unfinished_and_broken_runs_are_listed_and_left_out(tmp_path: Pa
         StudySettings(algorithms=("a2tgpo", "grpo"), seeds=(0, 1, 2, 3, 4)),
         skill=lambda _label, seed: 0.2 + 0.1 * seed,
     )
+    (study / "grpo-s0" / "finished").unlink()
     (study / "grpo-s0" / "crashed").write_text("Traceback …\nNumericalError: loss: got nan <b>\n")
     (study / "grpo-s1" / "metrics.jsonl").write_text("")
     (study / "grpo-s2" / "metrics.jsonl").write_text('{"kind": "evaluation", "step": 10, "em": null}\n')

@@ -151,9 +151,13 @@ def test_finished_wins_over_crashed(tmp_path: Path) -> None:
     job.folder.mkdir()
     (job.folder / "crashed").write_text("its process was ended by signal SIGKILL")
     (job.folder / "metrics.jsonl").write_text('{"kind": "evaluation", "step": 2, "em": 0.5}\n')
+    (job.folder / "config.toml").write_text(to_toml(job.recipe))
     assert job.problem == "crashed: its process was ended by signal SIGKILL"
     (job.folder / "finished").touch()
     assert job.problem == ""
+    (job.folder / "crashed").unlink()
+    (job.folder / "config.toml").unlink()
+    assert job.problem == "finished, but its config.toml is missing, damaged, or of a shorter run"
 
 
 def test_a_run_waits_for_a_worker_that_is_still_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
