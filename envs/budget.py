@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from a2tgpo.checks import check_whole
 from a2tgpo.envs.records import Passage
+from a2tgpo.errors import ConfigError
 
 ELLIPSIS = "…"
 
@@ -27,6 +28,8 @@ class ObservationBudget:
     def __post_init__(self) -> None:
         for name in ("per_passage", "total"):
             check_whole(f"observation budget, {name}", getattr(self, name), 1)
+        if not callable(self.length):
+            raise ConfigError(f"observation budget, length: got {self.length!r}, expected a callable (text) -> number")
 
     def fit(self, passages: Sequence[Passage]) -> list[Passage]:
         """The passages to show, in order; texts are shortened, titles only when longer than `per_passage`."""

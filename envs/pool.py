@@ -1,11 +1,11 @@
 """What an environment is asked and where it searches: checked once, shared by the single and the vector environment."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from a2tgpo.checks import check_whole
 from a2tgpo.envs.records import Passage, Question
-from a2tgpo.envs.retrieval.base import Found, LocalRetriever, Retriever, Retrievers
+from a2tgpo.envs.retrieval.base import Found, LocalRetriever, Retriever, Retrievers, check_passage, check_retriever
 from a2tgpo.errors import ConfigError, RetrievalError
 
 
@@ -23,11 +23,22 @@ class QuestionPool:
     top_k: int
     _index: dict[str, int] = field(default_factory=dict, repr=False)
 
+    @classmethod
+    def of(cls, questions: Iterable[Question], retrievers: Retrievers, top_k: int) -> "QuestionPool":
+        """A pool of any collection of questions."""
+        given: object = questions
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise ConfigError(f"questions: got {given!r}, expected Question(id, text, answers) in a list")
+        return cls(tuple(questions), retrievers, top_k)
+
     def __post_init__(self) -> None:
         check_whole("top_k", self.top_k, 1)
+        self._check_retrievers()
         if not self.questions:
             raise ConfigError("questions: got none, expected at least one; check the question file and the split")
         for row, question in enumerate(self.questions):
+            if not isinstance(question, Question):
+                raise ConfigError(f"questions: got {question!r}, expected Question(id, text, answers)")
             if question.id in self._index:
                 raise ConfigError(
                     f"questions: got id {question.id!r} twice, expected unique ids; prefix them with the data set's"
@@ -41,6 +52,15 @@ class QuestionPool:
             self._index[question.id] = row
         for key in {question.corpus for question in self.questions}:
             self._check_corpus(key)
+
+    def _check_retrievers(self) -> None:
+        if not isinstance(self.retrievers, Mapping):
+            check_retriever(self.retrievers)
+            return
+        if not self.retrievers:
+            raise ConfigError("retriever: got no retriever, expected one or more by the name of their corpus")
+        for retriever in self.retrievers.values():
+            check_retriever(retriever)
 
     def _check_corpus(self, key: str) -> None:
         if isinstance(self.retrievers, Mapping) and key not in self.retrievers:
@@ -90,8 +110,25 @@ class QuestionPool:
 
 def _search(retriever: Retriever, queries: list[str], k: int) -> Sequence[Found]:
     try:
-        return retriever.search(queries, k)
+        return _checked(retriever.search(queries, k), len(queries), type(retriever).__name__)
     except RetrievalError as error:
         return [error] * len(queries)
     except OSError as error:  # a retriever of the user's own that lets connection errors and time-outs through
         return [RetrievalError(f"{type(error).__name__}: {error}")] * len(queries)
+
+
+def _checked(found: Sequence[Found], expected: int, name: str) -> Sequence[Found]:
+    """What a retriever returned, perhaps one of the user's own.
+
+    Raises:
+        ConfigError: if it is not one list of passages per query.
+    """
+    if not isinstance(found, Sequence) or len(found) != expected:
+        got = f"{len(found)} results" if isinstance(found, Sequence) else repr(found)
+        raise ConfigError(f"retriever: got {got} from {name}.search for {expected} queries, expected one list for each")
+    for hits in found:
+        if not isinstance(hits, list | tuple | RetrievalError):
+            raise ConfigError(f"retriever: got {hits!r} from {name}.search for a query, expected a list of Passage")
+        for hit in hits if isinstance(hits, list | tuple) else ():
+            check_passage(f"retriever, {name}.search", hit)
+    return found

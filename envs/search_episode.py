@@ -5,8 +5,9 @@ they cannot disagree.
 
 Limits. `max_turns` counts every turn. `max_searches` counts searches that reached the retriever; the first search asked
 for beyond it is not run and ends the episode (`stop="max_searches"`). The observation after which only an answer can
-still count says so. A search in the last turn is run, so that the turn has an information gain, and its result is
-returned although no turn can act on it. A search that broke is not charged to the search budget.
+still count says so; that may be the first, the prompt. A search in the last turn is run, so that the turn has an
+information gain, and its result is returned although no turn can act on it. A search that failed is not charged to the
+search budget.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from a2tgpo.envs.scoring.gold_value import Exchange, Transcript
 from a2tgpo.envs.scoring.rewards import EpisodeFormat, score_of
 from a2tgpo.envs.settings import Rules
 from a2tgpo.episode import ActionKind, StopReason
-from a2tgpo.errors import RetrievalError
+from a2tgpo.errors import ConfigError, RetrievalError
 
 
 class Step(NamedTuple):
@@ -82,7 +83,7 @@ class SearchEpisode:
         """Finish the step.
 
         Args:
-            hits: what the search found, best first, or how it broke. Ignored unless `propose` returned a query.
+            hits: what the search found, best first, or how it failed. Ignored unless `propose` returned a query.
         """
         assert self._pending is not None, "resolve without propose"
         text, action = self._pending
@@ -167,7 +168,7 @@ class SearchEpisode:
     def _score(self) -> float | None:
         if self.rules.scorer is None:
             return None
-        return float(self.rules.scorer(self.transcript, self.question.answers))
+        return _number(self.rules.scorer(self.transcript, self.question.answers))
 
     def _info(
         self,
@@ -207,3 +208,11 @@ class SearchEpisode:
             state_key=self._observation,
             gold_answers=gold_answers,
         )
+
+
+def _number(value: object) -> float:
+    """What the scorer returned, perhaps one of the user's own."""
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"scorer: got {value!r} from the callable, expected a number") from error

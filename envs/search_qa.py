@@ -69,7 +69,7 @@ class SearchQAEnv(gym.Env[str, str]):
         check_names("SearchQAEnv", settings, (*names(EpisodeSettings), "render_mode"))
         chosen = EpisodeSettings(**settings)
         self.render_mode = render_mode
-        self.pool = QuestionPool(tuple(questions), retriever, chosen.top_k)
+        self.pool = QuestionPool.of(questions, retriever, chosen.top_k)
         self.rules = chosen.rules(self.pool.corpora())
         self.observation_space = observation_space_of(self.pool, self.rules)
         self.action_space = UnicodeText(MAX_ACTION_LENGTH)

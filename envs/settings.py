@@ -16,7 +16,8 @@ from a2tgpo.envs.data.fields import FieldNames
 from a2tgpo.envs.protocols import PROTOCOLS, protocol_of
 from a2tgpo.envs.protocols.base import Protocol, neutralize
 from a2tgpo.envs.records import Passage, Question
-from a2tgpo.envs.retrieval.base import Retrievers
+from a2tgpo.envs.retrieval.base import Retrievers, check_retriever
+from a2tgpo.envs.retrieval.maker import check_name
 from a2tgpo.envs.scoring.answers import AnswerScore
 from a2tgpo.envs.scoring.gold_value import EvidenceScorer, Scorer
 from a2tgpo.envs.scoring.rewards import REWARDS, Reward, reward_of
@@ -103,10 +104,13 @@ class Rules(EpisodeSettings):
         """Nothing: the settings were checked when they were made."""
 
     def prompt(self, question: str) -> str:
-        """The first observation."""
+        """The first observation; it says so if only an answer can count."""
         if self.instructions is None:
-            return self.protocol.prompt(question)
-        return self.instructions.replace(PLACEHOLDER, neutralize(question))
+            text = self.protocol.prompt(question)
+        else:
+            text = self.instructions.replace(PLACEHOLDER, neutralize(question))
+        only_an_answer = self.max_searches == 0 or self.max_turns == 1
+        return text + self.protocol.budget_spent() if only_an_answer else text
 
 
 PLACEHOLDER = "{question}"
@@ -165,6 +169,10 @@ class DataSettings:
             if not isinstance(getattr(self, name), str):
                 raise ConfigError(f"{name}: got {getattr(self, name)!r}, expected the name of a field")
         self.weights()
+        if isinstance(self.retriever, str):
+            check_name(self.retriever)
+        elif not isinstance(self.retriever, Mapping):
+            check_retriever(self.retriever)
 
     def field_names(self) -> FieldNames:
         """The fields that the user named."""
@@ -204,7 +212,15 @@ class AlmanacSettings:
     hops: Sequence[int] = (1, 2, 3, 4)
     """Lengths of the chains that are asked, each equally often."""
     retriever: str = "bm25"
-    """"bm25" or "rank_bm25"."""
+    """"bm25", "rank_bm25", or the address of a retriever server."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.retriever, str):
+            raise ConfigError(
+                f"retriever: got {self.retriever!r}, expected a name, since each world has a corpus of its own; for one"
+                " of your own take questions and corpora from a2tgpo.envs.almanac.load and make a SearchQAEnv"
+            )
+        check_name(self.retriever)
 
 
 def names(*kinds: type) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium import Space
 from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory, write_to_shared_memory
 
+from a2tgpo.checks import check_whole
 from a2tgpo.errors import ConfigError
 
 _SAMPLE_LENGTH = 64
@@ -30,9 +31,7 @@ class UnicodeText(Space[str]):
     """
 
     def __init__(self, max_length: int, seed: int | np.random.Generator | None = None) -> None:
-        if max_length < 1:
-            raise ConfigError(f"UnicodeText.max_length: got {max_length}, expected at least 1 character")
-        self.max_length = int(max_length)
+        self.max_length = check_whole("UnicodeText.max_length", max_length, 1)
         super().__init__(shape=(), dtype=None, seed=seed)
 
     @property

@@ -62,7 +62,7 @@ class SearchQAVectorEnv(VectorEnv[Texts, Sequence[str | None], NDArray[Any]]):
         self.render_mode = render_mode
         self.autoreset_mode = _autoreset_mode(autoreset_mode)
         self.metadata = {"render_modes": ["ansi"], "render_fps": 1, "autoreset_mode": self.autoreset_mode}
-        self.pool = QuestionPool(tuple(questions), retriever, chosen.top_k)
+        self.pool = QuestionPool.of(questions, retriever, chosen.top_k)
         self.rules = chosen.rules(self.pool.corpora())
         self.single_observation_space: gym.Space[str] = observation_space_of(self.pool, self.rules)
         self.single_action_space: gym.Space[str] = UnicodeText(MAX_ACTION_LENGTH)

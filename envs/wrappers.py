@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
+from a2tgpo.checks import check_number
 from a2tgpo.envs.entities import asked_about, content_words, entities, words
 from a2tgpo.envs.info import Info
 from a2tgpo.envs.protocols.writing import UNKNOWN, written_answer, written_search
@@ -171,7 +172,7 @@ class GainReward(gym.Wrapper[Any, Any, Any, Any]):
                 f"GainReward: got {env.unwrapped}, expected a SearchQAEnv with a scorer, which measures the gain; make"
                 " it with scorer='evidence'"
             )
-        self.weight = weight
+        self.weight = check_number("GainReward.weight", weight)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:
         """One turn of the environment."""

@@ -11,7 +11,8 @@ from a2tgpo.commands.options import choose
 from a2tgpo.config.parsing import Range
 from a2tgpo.display.lines import say
 from a2tgpo.envs.data.corpus import build_corpus, read_corpus
-from a2tgpo.envs.data.inspection import inspect_file
+from a2tgpo.envs.data.fields import FieldNames
+from a2tgpo.envs.data.inspection import inspect_files
 from a2tgpo.envs.retrieval import Bm25Retriever
 from a2tgpo.files import output_folder
 
@@ -21,22 +22,39 @@ Files = Annotated[
 Folder = Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FOLDER")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class FieldOptions:
+    """Fields of a row whose names are not known, or that are to be read instead of those found. `extra_info.question`
+    leads into an object.
+    """
+
+    question_field: str = ""
+    """Field with the question."""
+    answer_field: str = ""
+    """Field with the gold answer or a list of them."""
+    context_field: str = ""
+    """Field with the paragraphs that came with the question."""
+
+    def names(self) -> FieldNames:
+        """The same for the reader."""
+        return FieldNames(self.question_field, self.answer_field, self.context_field)
+
+
 @dataclass(frozen=True)
-class Inspect:
-    """Count what is in question files: hops, answer types, duplicates, empty gold answers, answers that no paragraph
-    contains, bad rows.
+class Inspect(FieldOptions):
+    """Show what is in question files: an example with the fields it was read from, splits, questions that two files
+    share, hops, answer types, duplicates, empty gold answers, answers that no paragraph contains, bad rows.
     """
 
     files: Files
-    """Question files: JSONL, JSON, Parquet, CSV or TSV, also gzipped."""
+    """Question files or folders of them: JSONL, JSON, Parquet, CSV or TSV, also gzipped."""
 
     def run(self, console: Console) -> None:
-        for path in self.files:
-            say(console, *inspect_file(path).lines())
+        say(console, *inspect_files(self.files, self.names()))
 
 
 @dataclass(frozen=True)
-class Corpus:
+class Corpus(FieldOptions):
     """Build the closed corpus of question files from the paragraphs that came with them."""
 
     files: Files
@@ -45,7 +63,7 @@ class Corpus:
     """Folder to write; gets `passages.jsonl` and `manifest.json`."""
 
     def run(self, console: Console) -> None:
-        built = build_corpus(self.files, output_folder("-o", self.output))
+        built = build_corpus(self.files, output_folder("-o", self.output), self.names())
         say(
             console,
             f"{built.folder}: {built.passages} passages from {built.questions} questions, {built.duplicates} duplicates"

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from a2tgpo.checks import check_number
 from a2tgpo.envs.almanac.passages import Fact, read_passages
 from a2tgpo.envs.records import Passage, Question
 from a2tgpo.errors import ConfigError
@@ -45,9 +46,7 @@ class ErrorModel:
 
     def __post_init__(self) -> None:
         for name in (*MISTAKES, "unaware", "habit"):
-            value = getattr(self, name)
-            if not 0 <= value <= 1:
-                raise ConfigError(f"ErrorModel.{name}: got {value}, expected a probability from 0 to 1")
+            check_number(f"ErrorModel.{name}", getattr(self, name), 0.0, 1.0, "; it is a probability")
         for relation, mistake in self.habits.items():
             if mistake not in MISTAKES:
                 raise ConfigError(

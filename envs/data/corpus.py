@@ -107,21 +107,23 @@ def build_corpus(files: Sequence[str | Path], folder: str | Path, names: FieldNa
     partial = folder / f"{PASSAGES}.part"
     seen: set[bytes] = set()
     questions, paragraphs, bad_rows = 0, 0, []
-    with partial.open("w", encoding="utf-8") as out:
-        for item in (item for path in files for item in iter_items(path, names=names)):
-            if isinstance(item, BadRow):
-                bad_rows.append(item)
-                continue
-            questions += 1
-            paragraphs += len(item.passages)
-            _write_new(out, item, seen)
-    if not seen:
-        partial.unlink()
-        raise DataError(
-            f"{', '.join(map(str, files))}: got {questions} questions and no paragraph, expected questions with context"
-            " or paragraphs"
-        )
-    os.replace(partial, folder / PASSAGES)
+    try:
+        with partial.open("w", encoding="utf-8") as out:
+            for item in (item for path in files for item in iter_items(path, names=names)):
+                if isinstance(item, BadRow):
+                    bad_rows.append(item)
+                    continue
+                questions += 1
+                paragraphs += len(item.passages)
+                _write_new(out, item, seen)
+        if not seen:
+            raise DataError(
+                f"{', '.join(map(str, files))}: got {questions} questions and no paragraph, expected questions with"
+                " context or paragraphs"
+            )
+        os.replace(partial, folder / PASSAGES)
+    finally:
+        partial.unlink(missing_ok=True)
     fingerprint = corpus_fingerprint(iter_corpus(folder / PASSAGES))
     built = BuiltCorpus(folder, len(seen), paragraphs - len(seen), questions, tuple(bad_rows), fingerprint)
     manifest = {

@@ -10,6 +10,7 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from a2tgpo.envs.data.fields import KNOWN_NAMES, FieldNames, RawRow, ShapeError, plain_text, structured
@@ -58,6 +59,8 @@ class Columns(NamedTuple):
     answers: str
     paragraphs: str
     id: str
+    found: tuple[str, ...]
+    """All fields of the row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,13 @@ def to_item(data: Mapping[str, Any], fallback_id: str, names: FieldNames = KNOWN
         kind if isinstance(kind, str) else None,
         metadata,
     )
-    return Item(question, passages, Columns(question_field, answer_field, context_field, id_field))
+    return Item(question, passages, _columns(question_field, answer_field, context_field, id_field, row.columns))
+
+
+@lru_cache(maxsize=256)
+def _columns(question: str, answers: str, paragraphs: str, id: str, found: tuple[str, ...]) -> Columns:
+    """One object for all rows alike."""
+    return Columns(question, answers, paragraphs, id, found)
 
 
 def _question_text(row: RawRow, field: str) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """All protocols by name."""
 
+from a2tgpo.checks import did_you_mean
 from a2tgpo.envs.protocols.base import Protocol
 from a2tgpo.envs.protocols.tags import Boxed, Tags, TagsBrief
 from a2tgpo.envs.protocols.tool_call import ToolCall
@@ -16,6 +17,7 @@ def protocol_of(name: str | Protocol) -> Protocol:
     """
     if isinstance(name, Protocol):
         return name
-    if name not in PROTOCOLS:
-        raise ConfigError(f"protocol: got {name!r}, expected one of {', '.join(PROTOCOLS)} or a Protocol")
+    if not isinstance(name, str) or name not in PROTOCOLS:
+        hint = did_you_mean(name, PROTOCOLS)
+        raise ConfigError(f"protocol: got {name!r}, expected one of {', '.join(PROTOCOLS)} or a Protocol{hint}")
     return PROTOCOLS[name]

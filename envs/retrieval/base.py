@@ -73,12 +73,26 @@ def raise_if_all_failed(found: Sequence[Found]) -> Sequence[Found]:
     return found
 
 
+def check_passage(name: str, passage: object) -> None:
+    """Refuse what is not a passage.
+
+    Raises:
+        ConfigError: for another type, or an id, title or text that is no text.
+    """
+    parts = (passage.id, passage.title, passage.text) if isinstance(passage, Passage) else (None,)
+    if not all(isinstance(part, str) for part in parts):
+        raise ConfigError(f"{name}: got {reprlib.repr(passage)}, expected Passage(id, title, text) with three texts")
+
+
 def check_corpus(passages: Sequence[Passage], name: str) -> None:
     """Refuse a corpus that cannot be searched.
 
     Raises:
-        ConfigError: if it is empty or two passages share an id.
+        ConfigError: if it is empty, holds something else than passages, or two share an id.
     """
+    given: object = passages
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+        raise ConfigError(f"{name}: got {reprlib.repr(given)}, expected a list of Passage")
     if not passages:
         raise ConfigError(
             f"{name}: got an empty corpus, expected at least one passage; check the corpus file or build one with"
@@ -86,6 +100,7 @@ def check_corpus(passages: Sequence[Passage], name: str) -> None:
         )
     seen: set[str] = set()
     for passage in passages:
+        check_passage(name, passage)
         if passage.id in seen:
             raise ConfigError(
                 f"{name}: got passage id {passage.id!r} twice, expected unique ids; titles are not ids, many texts"

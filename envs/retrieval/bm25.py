@@ -9,6 +9,7 @@ import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
+from a2tgpo.checks import check_number
 from a2tgpo.envs.records import Passage
 from a2tgpo.envs.retrieval.base import check_corpus
 from a2tgpo.envs.retrieval.store import open_index, save_index
@@ -41,6 +42,7 @@ class Bm25Retriever:
     ) -> None:
         if index is None:
             check_corpus(passages, "bm25")
+            check_parameters(k1, b)
             index = bm25s.BM25(method="lucene", k1=k1, b=b)
             index.index(_numbered(passages), show_progress=False)
         self._folder: Path | None = None
@@ -126,6 +128,12 @@ class Bm25Retriever:
                 start, end = self._starts[column], self._starts[column + 1]
                 scores[self._rows[start:end]] += self._data[start:end]
         return scores
+
+
+def check_parameters(k1: float, b: float) -> None:
+    """Raise ConfigError for parameters that BM25 cannot have."""
+    check_number("k1", k1, low=0.0)
+    check_number("b", b, low=0.0, high=1.0)
 
 
 def top(scores: NDArray[np.float32], k: int) -> list[int]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from a2tgpo.envs.records import Passage
-from a2tgpo.envs.retrieval.base import Found, Retriever, raise_if_all_failed
-from a2tgpo.errors import DataError, RetrievalError
+from a2tgpo.envs.retrieval.base import Found, Retriever, check_retriever, raise_if_all_failed
+from a2tgpo.errors import ConfigError, DataError, RetrievalError
 
 _LOG = logging.getLogger("a2tgpo.envs")
 _BATCH = 500
@@ -33,8 +33,11 @@ class Cache:
     """
 
     def __init__(self, inner: Retriever, path: str | Path, engine: str) -> None:
+        check_retriever(inner)
+        if not isinstance(engine, str):
+            raise ConfigError(f"Cache.engine: got {engine!r}, expected a text that names backend and corpus")
         self.inner = inner
-        self.path = Path(path)
+        self.path = _checked_path("Cache.path", path)
         self.engine = engine
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._local = threading.local()
@@ -120,8 +123,9 @@ class Recorder:
     """Passes every search through and appends it, failures included, to a JSONL file that `Replay` answers from."""
 
     def __init__(self, inner: Retriever, path: str | Path) -> None:
+        check_retriever(inner)
         self.inner = inner
-        self.path = Path(path)
+        self.path = _checked_path("Recorder.path", path)
         self._lock = threading.Lock()
 
     def search(self, queries: Sequence[str], k: int) -> Sequence[Found]:
@@ -178,6 +182,12 @@ class Replay:
         place = self._place[query, k]
         self._place[query, k] = place + 1
         return recorded[min(place, len(recorded) - 1)]
+
+
+def _checked_path(name: str, path: object) -> Path:
+    if not isinstance(path, str | Path):
+        raise ConfigError(f"{name}: got {path!r}, expected the path of a file")
+    return Path(path)
 
 
 def _recorded(query: str, k: int, hits: Found) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from a2tgpo.checks import check_whole
 from a2tgpo.envs.records import Passage
 from a2tgpo.envs.retrieval.base import check_corpus
 from a2tgpo.errors import ConfigError, MissingExtraError
@@ -37,6 +38,9 @@ class DenseRetriever:
         batch_size: int = 256,
     ) -> None:
         check_corpus(passages, "dense")
+        check_whole("dense, batch_size", batch_size, 1)
+        if not callable(encode):
+            raise ConfigError(f"encoder: got {encode!r}, expected a callable (texts) -> vectors; see sentence_encoder")
         self._passages = passages
         self._encode = encode
         self.query_prefix = query_prefix

@@ -10,7 +10,7 @@ from a2tgpo.envs.data.corpus import corpus_file, corpus_fingerprint, read_corpus
 from a2tgpo.envs.records import Passage
 from a2tgpo.envs.retrieval.base import Retriever
 from a2tgpo.envs.retrieval.bm25 import Bm25Retriever
-from a2tgpo.envs.retrieval.http import HttpRetriever
+from a2tgpo.envs.retrieval.http import HttpRetriever, checked_address
 from a2tgpo.envs.retrieval.rank import RankBm25Retriever
 from a2tgpo.envs.retrieval.resilience import resilient
 from a2tgpo.envs.retrieval.store import is_index
@@ -60,7 +60,19 @@ def open_retriever(name: str, corpus: str | Path) -> Retriever:
 
 def is_address(name: str) -> bool:
     """Is it the address of a server?"""
-    return name.startswith(("http://", "https://"))
+    return name.lower().startswith(("http://", "https://"))
+
+
+def check_name(name: str) -> None:
+    """Refuse what names no backend and is no address.
+
+    Raises:
+        ConfigError: naming the nearest.
+    """
+    if is_address(name):
+        checked_address(name)
+    else:
+        _backend(name)
 
 
 def _backend(name: str) -> Callable[[Sequence[Passage]], Retriever]:

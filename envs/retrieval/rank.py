@@ -7,7 +7,7 @@ from rank_bm25 import BM25Okapi
 
 from a2tgpo.envs.records import Passage
 from a2tgpo.envs.retrieval.base import check_corpus
-from a2tgpo.envs.retrieval.bm25 import top
+from a2tgpo.envs.retrieval.bm25 import check_parameters, top
 from a2tgpo.envs.retrieval.text import passage_terms, query_terms
 
 
@@ -23,6 +23,7 @@ class RankBm25Retriever:
 
     def __init__(self, passages: Sequence[Passage], k1: float = 1.5, b: float = 0.75) -> None:
         check_corpus(passages, "rank_bm25")
+        check_parameters(k1, b)
         self._passages = passages
         # A corpus without a single term would divide by zero inside rank_bm25.
         self._index = BM25Okapi(

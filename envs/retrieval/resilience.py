@@ -9,8 +9,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from a2tgpo.envs.retrieval.base import Found, Retriever, raise_if_all_failed
-from a2tgpo.errors import ConfigError, RetrievalError
+from a2tgpo.checks import check_number, check_whole
+from a2tgpo.envs.retrieval.base import Found, Retriever, check_retriever, raise_if_all_failed
+from a2tgpo.errors import RetrievalError
 
 Clock = Callable[[], float]
 Sleep = Callable[[float], None]
@@ -24,10 +25,10 @@ class TimeLimit:
     """
 
     def __init__(self, inner: Retriever, seconds: float = 30.0, max_abandoned: int = 8) -> None:
-        if not seconds > 0:
-            raise ConfigError(f"TimeLimit.seconds: got {seconds}, expected a positive number")
+        check_retriever(inner)
+        check_whole("TimeLimit.max_abandoned", max_abandoned, 0)
         self.inner = inner
-        self.seconds = seconds
+        self.seconds = check_number("TimeLimit.seconds", seconds, low=1e-3)
         self._slots = threading.BoundedSemaphore(max_abandoned + 1)
 
     def search(self, queries: Sequence[str], k: int) -> Sequence[Found]:
@@ -67,12 +68,11 @@ class Retries:
         seed: int | None = None,
         sleep: Sleep = time.sleep,
     ) -> None:
-        if times < 0:
-            raise ConfigError(f"Retries.times: got {times}, expected 0 or more")
+        check_retriever(inner)
         self.inner = inner
-        self.times = times
-        self.base_seconds = base_seconds
-        self.max_seconds = max_seconds
+        self.times = check_whole("Retries.times", times, 0)
+        self.base_seconds = check_number("Retries.base_seconds", base_seconds, low=0.0)
+        self.max_seconds = check_number("Retries.max_seconds", max_seconds, low=0.0)
         self._random = random.Random(seed)
         self._sleep = sleep
 
@@ -106,11 +106,10 @@ class CircuitBreaker:
     def __init__(
         self, inner: Retriever, failures: int = 5, cooldown: float = 10.0, clock: Clock = time.monotonic
     ) -> None:
-        if failures < 1:
-            raise ConfigError(f"CircuitBreaker.failures: got {failures}, expected at least 1")
+        check_retriever(inner)
         self.inner = inner
-        self.failures = failures
-        self.cooldown = cooldown
+        self.failures = check_whole("CircuitBreaker.failures", failures, 1)
+        self.cooldown = check_number("CircuitBreaker.cooldown", cooldown, low=0.0)
         self._clock = clock
         self._lock = threading.Lock()
         self._failed = 0

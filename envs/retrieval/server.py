@@ -17,7 +17,7 @@ from typing import Any
 
 from a2tgpo.envs.retrieval.base import LocalRetriever, Retriever, check_retriever, passages_of
 from a2tgpo.envs.retrieval.http import to_hit
-from a2tgpo.errors import RetrievalError
+from a2tgpo.errors import ConfigError, RetrievalError
 
 MAX_BODY_BYTES = 8 << 20
 MAX_QUERIES = 2_048
@@ -47,7 +47,7 @@ class RetrieverServer(ThreadingHTTPServer):
     a byte now and then cannot keep others out.
 
     Raises:
-        ConfigError: for what is no retriever.
+        ConfigError: for what cannot search, or a port that cannot be.
         OSError: if the port is taken.
     """
 
@@ -56,6 +56,8 @@ class RetrieverServer(ThreadingHTTPServer):
 
     def __init__(self, retriever: Retriever, host: str = "127.0.0.1", port: int = 8000) -> None:
         check_retriever(retriever)
+        if not isinstance(port, int) or not 0 <= port <= 65_535:
+            raise ConfigError(f"port: got {port!r}, expected a whole number from 0 to 65535")
         self.retriever = retriever
         self._waiting: dict[socket.socket, float | None] = {}
         """Every connection, and since when the server waits for it; None while it searches for it."""

@@ -3,13 +3,17 @@
 A folder holds bm25s's matrix, `passages.jsonl`, the byte offset of each passage, and `index.json` with the corpus
 fingerprint and the hash of every file. The folder is written under another name first, so a reader never sees half an
 index.
+
+Every file is compared with its hash when an index is opened: once for as long as the files' sizes and times stay the
+same, which is noted beside them in `verified.json` (and in memory, where the folder cannot be written).
 """
 
 import json
+import logging
 import mmap
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -20,11 +24,15 @@ from numpy.typing import NDArray
 from a2tgpo.envs.data.corpus import PASSAGES, corpus_fingerprint, from_object, to_line
 from a2tgpo.envs.records import Passage
 from a2tgpo.errors import DataError
-from a2tgpo.files import file_sha256
+from a2tgpo.files import file_sha256, write_text
 
 _INDEX = "index.json"
 _OFFSETS = "offsets.npy"
+_VERIFIED = "verified.json"
 _FORMAT = 1
+_LOG = logging.getLogger("a2tgpo.envs")
+_verified: dict[Path, dict[str, list[int]]] = {}
+"""State of the files of an index when this process verified it."""
 
 
 class PassageStore(Sequence[Passage]):
@@ -88,9 +96,7 @@ def open_index(folder: str | Path, corpus: Sequence[Passage] | None) -> tuple[bm
     """
     folder = Path(folder)
     manifest = _manifest(folder)
-    for name in manifest["files"]:
-        if not (folder / name).is_file():
-            raise DataError(f"{folder}: the index has no {name}; build it again")
+    _verify_once(folder, manifest)
     if corpus is not None:
         expected = corpus_fingerprint(corpus)
         if expected != manifest["fingerprint"]:
@@ -119,6 +125,40 @@ def verify_index(folder: str | Path) -> None:
     for name, digest in _manifest(folder)["files"].items():
         if not (folder / name).is_file() or file_sha256(folder / name) != digest:
             raise DataError(f"{folder}: {name} is missing or differs from what was built; build the index again")
+
+
+def _verify_once(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """`verify_index`, unless that was done and no file has changed since."""
+    state = _state(folder, manifest)
+    if state is not None and state in (_verified.get(folder.resolve()), _noted(folder)):
+        return
+    verify_index(folder)
+    if state is None or state != _state(folder, manifest):
+        raise DataError(f"{folder}: the index changed while it was read; open it again")
+    _verified[folder.resolve()] = state
+    try:
+        write_text(folder / _VERIFIED, json.dumps(state, indent=1) + "\n")
+    except OSError:
+        _LOG.debug("%s cannot be written; the index is verified by every process that opens it", folder)
+
+
+def _state(folder: Path, manifest: Mapping[str, Any]) -> dict[str, list[int]] | None:
+    """Size, time of the last change, and time of the last change of anything (which no program can set), by file."""
+    found = {}
+    for name in (_INDEX, *manifest["files"]):
+        try:
+            state = (folder / name).stat()
+        except OSError:
+            return None
+        found[name] = [state.st_size, state.st_mtime_ns, state.st_ctime_ns]
+    return found
+
+
+def _noted(folder: Path) -> Any:
+    try:
+        return json.loads((folder / _VERIFIED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None  # never verified, or a note that was cut off: verify
 
 
 def is_index(path: str | Path) -> bool:

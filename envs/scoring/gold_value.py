@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from a2tgpo.checks import check_number
 from a2tgpo.envs.records import Passage
 from a2tgpo.envs.scoring.answers import normalize_text
 from a2tgpo.errors import ConfigError
@@ -59,11 +60,11 @@ class EvidenceScorer:
     """
 
     def __init__(self, passages: Iterable[Passage] = (), prior: float = 100.0) -> None:
-        if not prior > 0:
-            raise ConfigError(f"EvidenceScorer.prior: got {prior}, expected a positive number of words")
-        self.prior = prior
+        self.prior = check_number("EvidenceScorer.prior", prior, low=1e-9, hint=" of words")
         self._background: Counter[str] = Counter()
         for passage in passages:
+            if not isinstance(passage, Passage):
+                raise ConfigError(f"EvidenceScorer.passages: got {passage!r}, expected Passage(id, title, text)")
             self._background.update(_words(passage))
         self._total = self._background.total()
 

@@ -8,6 +8,7 @@ from functools import wraps
 from numbers import Real
 from typing import Any, cast
 
+from a2tgpo.checks import did_you_mean
 from a2tgpo.envs.records import Question
 from a2tgpo.envs.scoring.answers import ANSWER_SCORES, AnswerScore, exact_match
 from a2tgpo.errors import ConfigError
@@ -64,7 +65,7 @@ def reward_of(reward: object) -> Reward:
         if reward not in REWARDS:
             raise ConfigError(
                 f"reward: got {reward!r}, expected one of {', '.join(REWARDS)} or a callable (answer, gold answers,"
-                " format) -> float"
+                f" format) -> float{did_you_mean(reward, REWARDS)}"
             )
         return REWARDS[reward]
     if _takes(reward, 3):

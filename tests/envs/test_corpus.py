@@ -8,7 +8,10 @@ import pytest
 
 import a2tgpo.envs  # noqa: F401 (registers the ids)
 from a2tgpo.envs.data.corpus import build_corpus, corpus_fingerprint, read_corpus
-from a2tgpo.envs.data.inspection import answer_type, inspect_file
+from a2tgpo.envs.data.fields import FieldNames
+from a2tgpo.envs.data.inspection import answer_type, inspect_file, inspect_files
+from a2tgpo.envs.data.splits import check_no_overlap, files_of_split, overlap
+from a2tgpo.envs.records import Question
 from a2tgpo.envs.retrieval import Bm25Retriever
 from a2tgpo.envs.sources import DATA_FOLDER
 from a2tgpo.errors import DataError
@@ -108,6 +111,75 @@ def test_inspection(questions: Path) -> None:
     assert "questions.jsonl:5: no answer" in text
 
 
+def test_inspection_shows_what_was_read_and_what_files_share(tmp_path: Path) -> None:
+    rows = [{"nr": n, "Frage": f"What is {n}?", "Lösung": "['a', 'b']", "Texte": [["T", "x"]]} for n in range(20)]
+    texts = {"hotpot_train.jsonl": rows[:15], "hotpot_dev.jsonl": rows[13:], "retrieval.jsonl": rows, "notes.md": []}
+    for name, part in texts.items():
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in part), encoding="utf-8")
+    lines = inspect_files([tmp_path], FieldNames("Frage", "Lösung", "Texte"))
+    assert "fields of 15 rows: nr, Frage, Lösung, Texte" in lines
+    assert "read: question from Frage, gold answers from Lösung, paragraphs from Texte, id from the line" in lines
+    assert 'example: hotpot_train:1: "What is 0?"' in lines
+    assert '         2 gold answers: "a" | "b"' in lines
+    assert '         1 paragraphs: "T": "x"' in lines
+    assert lines[-1] == (
+        f"questions in both {tmp_path / 'hotpot_train.jsonl'} and {tmp_path / 'hotpot_dev.jsonl'}: 2"
+        " (hotpot_train:14 = hotpot_dev:1, hotpot_train:15 = hotpot_dev:2)"
+    )
+    assert sum("questions, 0 bad rows" in line for line in lines) == 2  # "val" in "retrieval" is no split
+    [bad] = [line for line in inspect_file(tmp_path / "retrieval.jsonl").lines() if ":1:" in line]
+    assert "no question field" in bad
+    assert "found the fields nr, Frage, Lösung, Texte; name it" in bad
+
+
+def test_overlap_is_refused_whatever_the_ids() -> None:
+    train = [Question("a", "Who is it?", ("x",)), Question("b", "Where?", ("y",))]
+    other = [Question("c", "who is IT", ("z",)), Question("d", "When?", ("y",)), Question("e", "Who is it", ("z",))]
+    assert [(ours.id, theirs.id) for ours, theirs in overlap(train, other)] == [("a", "c")]
+    with pytest.raises(DataError, match=r"questions: 1 of the split 'test' are also .* 'who is IT' \(c and a\)"):
+        check_no_overlap(train, other, "test")
+    check_no_overlap(train, other[1:2])
+
+
+@pytest.mark.parametrize(
+    ("names", "split", "expected"),
+    [
+        (["retrieval_train.jsonl", "hotpot_validation.jsonl"], "val", ["hotpot_validation.jsonl"]),
+        (["HotpotTrain.json", "HotpotDev.json"], "validation", ["HotpotDev.json"]),
+        (["train.jsonl.gz", "train.md", "train_stats.txt", "latest.json"], "train", ["train.jsonl.gz"]),
+        (["contest.jsonl", "latest.jsonl", "test.jsonl"], "test", ["test.jsonl"]),
+        (["dev.tsv", "restrain.tsv"], "valid", ["dev.tsv"]),
+        (
+            ["train-00001-of-00002.parquet", "train-00000-of-00002.parquet", "test-00000-of-00001.parquet"],
+            "train",
+            ["train-00000-of-00002.parquet", "train-00001-of-00002.parquet"],
+        ),
+        (["test-00000-of-00001.parquet"], "test", ["test-00000-of-00001.parquet"]),
+    ],
+)
+def test_files_of_a_split(names: list[str], split: str, expected: list[str], tmp_path: Path) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    assert [path.name for path in files_of_split(tmp_path, split)] == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "split"),
+    [
+        (["retrieval.jsonl"], "val"),
+        (["train.jsonl", "train.parquet"], "train"),
+        (["train-00000-of-00002.parquet"], "train"),
+        (["train-00000-of-00002.parquet", "train-00001-of-00003.parquet"], "train"),
+        (["train-00000-of-00001.parquet", "train.jsonl"], "train"),
+    ],
+)
+def test_splits_without_their_files(names: list[str], split: str, tmp_path: Path) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    with pytest.raises(DataError, match=f"for split '{split}', expected exactly one file"):
+        files_of_split(tmp_path, split)
+
+
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
@@ -169,3 +241,11 @@ def test_wrong_environments_are_refused(questions: Path) -> None:
         gym.make("a2tgpo/SearchQA-v0", dataset=questions, on_bad_row="skip", retriever="bing")
     with pytest.raises(ValueError, match="come without paragraphs"):
         gym.make("a2tgpo/SearchQA-v0", dataset=DATA / "rows" / "flashrag.jsonl")
+
+
+def test_a_corpus_that_cannot_be_built_leaves_nothing_half_written(tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text('{"question": "q?", "answer": "a"}')
+    for file, message in (("q.jsonl", "no paragraph"), ("absent.jsonl", "no such file")):
+        with pytest.raises(DataError, match=message):
+            build_corpus([tmp_path / file], tmp_path / "corpus")
+        assert not list((tmp_path / "corpus").iterdir())

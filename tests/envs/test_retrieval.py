@@ -1,6 +1,7 @@
 """Search engines: rankings against references, traps that real backends set, and what is saved on disk."""
 
 import multiprocessing
+import os
 import pickle
 import random
 from pathlib import Path
@@ -14,11 +15,12 @@ from rank_bm25 import BM25Okapi
 from a2tgpo.envs.data.corpus import corpus_fingerprint
 from a2tgpo.envs.data.datasets import read
 from a2tgpo.envs.records import Passage
-from a2tgpo.envs.retrieval import Bm25Retriever, RankBm25Retriever, Retriever
+from a2tgpo.envs.retrieval import Bm25Retriever, RankBm25Retriever, Retriever, store
 from a2tgpo.envs.retrieval.bm25 import top
 from a2tgpo.envs.retrieval.store import is_index, verify_index
 from a2tgpo.envs.retrieval.text import passage_terms, terms
 from a2tgpo.errors import DataError
+from a2tgpo.files import file_sha256
 from tests.conftest import shared_file
 
 PASSAGES = [
@@ -220,11 +222,57 @@ def test_a_damaged_index_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"passages\.jsonl is missing or differs"):
         verify_index(folder)
     passages.unlink()
-    with pytest.raises(DataError, match=r"has no passages\.jsonl"):
+    with pytest.raises(DataError, match=r"passages\.jsonl is missing"):
         Bm25Retriever.open(folder)
     (folder / "index.json").write_text("{}")
     with pytest.raises(DataError, match="another format"):
         Bm25Retriever.open(folder)
+
+
+def names_of(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.name != "verified.json")
+
+
+def test_a_flipped_bit_is_seen_when_an_index_is_opened(tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    Bm25Retriever(PASSAGES).save(folder)
+    Bm25Retriever.open(folder)  # verified once, and found good
+    for name in names_of(folder):
+        file, state = folder / name, (folder / name).stat()
+        good = file.read_bytes()
+        broken = bytearray(good)
+        broken[len(good) // 2] ^= 1
+        file.write_bytes(bytes(broken))
+        os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))  # as a copy that keeps times would
+        with pytest.raises(DataError, match="index"):
+            Bm25Retriever.open(folder)
+        file.write_bytes(good)
+        assert len(Bm25Retriever.open(folder).passages) == len(PASSAGES)
+
+
+def test_an_index_is_read_in_full_once_and_again_after_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[str] = []
+
+    def watched(path: Path) -> str:
+        hashed.append(path.name)
+        return file_sha256(path)
+
+    monkeypatch.setattr(store, "file_sha256", watched)
+    folder = tmp_path / "index"
+    Bm25Retriever(PASSAGES).save(folder)
+    hashed.clear()
+    for _ in range(3):
+        Bm25Retriever.open(folder)
+        monkeypatch.setattr(store, "_verified", {})  # as another process would
+    assert sorted(hashed) == [name for name in names_of(folder) if name != "index.json"]
+    hashed.clear()
+    (folder / "verified.json").write_text("{cut off")
+    Bm25Retriever.open(folder)
+    os.utime(folder / "passages.jsonl")
+    Bm25Retriever.open(folder)
+    assert len(hashed) == 2 * len(names_of(folder)) - 2
 
 
 def test_fingerprint_sees_every_field_and_the_order() -> None:

@@ -506,6 +506,20 @@ def test_wrong_settings_are_refused(kwargs: dict[str, Any], message: str) -> Non
         make(**kwargs)
 
 
+@pytest.mark.parametrize("limits", [{"max_searches": 0}, {"max_turns": 1}, {"max_searches": 0, "max_turns": 1}])
+@pytest.mark.parametrize("protocol", ["tags", "boxed", "tool_call", "tags_brief"])
+def test_the_prompt_says_when_only_an_answer_can_count(limits: dict[str, int], protocol: str) -> None:
+    notice = a2tgpo.envs.PROTOCOLS[protocol].budget_spent()
+    for question in ("q1", "q2"):
+        prompt, info = make(protocol=protocol, **limits).reset(options={"question_id": question})
+        plain, _ = make(protocol=protocol, max_turns=2).reset(options={"question_id": question})
+        assert prompt == info["state_key"] == plain + notice
+        vector = make_vector(1, protocol=protocol, **limits)
+        assert vector.reset(options={"question_ids": [question]})[0] == (prompt,)
+        assert vector.single_observation_space.contains(prompt)
+    assert bool(notice) == (protocol != "tags_brief")
+
+
 def test_wrong_questions_and_calls_are_refused() -> None:
     retriever = Bm25Retriever(PASSAGES)
     with pytest.raises(ValueError, match="questions: got none"):
