@@ -39,20 +39,22 @@ def register_envs() -> None:
 
 
 def check_id(env_id: str) -> None:
-    """Check that Gymnasium knows the id; one of another package may be written `module:Name-v0`.
+    """Check that Gymnasium knows the id, and that its environment asks questions as those of this package do.
 
     Raises:
         ConfigError: with the nearest of this package's ids.
     """
     register_envs()
     try:
-        gym.spec(env_id)
-    except (gym.error.Error, ImportError, ValueError) as error:
+        maker = gym.spec(env_id).vector_entry_point
+    except (gym.error.Error, ImportError, ValueError):
+        maker = None
+    if maker is None or str(maker).startswith("gymnasium."):
         known = [name for name in gym.registry if name.startswith(f"{NAMESPACE}/")]
         raise ConfigError(
-            f"environment.id: got {env_id!r}, expected one of {', '.join(known)}, or another id that Gymnasium"
-            f" knows{did_you_mean(env_id, known)}"
-        ) from error
+            f"environment.id: got {env_id!r}, expected one of {', '.join(known)}, or the id of another"
+            f" SearchQAVectorEnv that was registered with Gymnasium{did_you_mean(env_id, known)}"
+        )
 
 
 def _register(name: str, maker: str, kwargs: dict[str, Any]) -> None:

@@ -66,19 +66,19 @@ def train(words: list[str], console: Console) -> int:
     if resumed is not None and options.source:
         raise ConfigError(f"train: got RECIPE {options.source!r} and --resume {resumed}, expected one of them")
     recipe = with_added(options.recipe, allow=options.allow)
-    recipe.build_algorithm()  # what cannot be used is said before the warm start, which may take minutes
     if options.dry_run:
+        recipe.build_algorithm()
         say(console, to_toml(recipe))
         return 0
     from a2tgpo.studies.contenders import label
     from a2tgpo.training.parts import limit_threads
 
     limit_threads(recipe.model.threads)
-    from a2tgpo.start.preflight import check_recipe
     from a2tgpo.start.prepare import prepare_model
+    from a2tgpo.start.recipe_checks import check_recipes
     from a2tgpo.training.loop import train as run
 
-    check_recipe(recipe)
+    envs = check_recipes([recipe])  # held, so that their indices are built once
     runs = options.runs if resumed is None else resumed.resolve().parent.parent
     folder = resumed or runs / recipe.name / f"{label(recipe.algorithm)}-s{recipe.seed}"
     check_same_recipe(recipe, folder)
@@ -89,6 +89,7 @@ def train(words: list[str], console: Console) -> int:
         say(console, f"{kind:<10} {step:>5}  {shown}")
 
     finished = run(recipe, folder, model_folder, show)
+    del envs
     resume = f"stopped: {folder}; resume with a2tgpo train --resume {shlex.quote(str(folder))}"
     say(console, f"finished: {folder}" if finished else resume)
     return 0

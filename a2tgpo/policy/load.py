@@ -1,7 +1,7 @@
 """A recipe's policy and its way from text to tokens."""
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import torch
 
@@ -31,11 +31,18 @@ def chat_of(settings: ModelSettings, policy: Policy, protocol: Protocol) -> Chat
     Raises:
         ConfigError: if the tokenizer has no chat template where one is needed, or a template that refuses its messages.
     """
+    return chat_over(settings, policy.tokenizer, protocol, policy.end_token_ids)
+
+
+def chat_over(
+    settings: ModelSettings, tokenizer: Any, protocol: Protocol, end_token_ids: frozenset[int] | None = None
+) -> Chat:
+    """The same from a tokenizer alone; raises as `chat_of`."""
     return Chat(
-        policy.tokenizer,
+        tokenizer,
         settings.chat_template,
         tool_role=protocol.observation_role == "tool",
-        end_token_ids=policy.end_token_ids,
+        end_token_ids=end_token_ids,
         system_prompt=settings.system_prompt,
         template_arguments=settings.template_arguments,
     )

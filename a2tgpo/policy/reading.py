@@ -21,7 +21,7 @@ def read_model(folder: Path) -> tuple[Any, Any]:
         ConfigError: if the folder, its `config.json`, its weights or its tokenizer is missing or cannot be read,
             weights are pickles, missing, of another shape or not finite, or the model comes with code of its own.
     """
-    _check_folder(folder)
+    check_folder(folder)
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, **options)
@@ -78,7 +78,12 @@ def _brief(error: Exception) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__
 
 
-def _check_folder(folder: Path) -> None:
+def check_folder(folder: Path) -> None:
+    """Check that a folder has the files of a model.
+
+    Raises:
+        ConfigError: naming what is missing.
+    """
     if not folder.is_dir():
         raise ConfigError(
             f"policy: no folder at {folder}, expected a model folder with config.json, *.safetensors and a tokenizer;"

@@ -23,7 +23,7 @@ def smollm2_policy() -> Policy:
     Raises:
         ConfigError: if the package, or gguf that reads it, is not installed.
     """
-    path = _weights()
+    path = weights_file()
     tokenizer = AutoTokenizer.from_pretrained(
         path.parent, gguf_file=path.name, local_files_only=True, trust_remote_code=False
     )
@@ -34,11 +34,16 @@ def smollm2_policy() -> Policy:
     settings.pop("quantization_config", None)
     model = type(packed)(LlamaConfig(**settings)).to(torch.float32)
     model.load_state_dict(packed.state_dict())
-    model.tie_weights()
+    model.tieweights_file()
     return Policy(model.eval(), tokenizer)
 
 
-def _weights() -> Path:
+def weights_file() -> Path:
+    """The weights in the installed package.
+
+    Raises:
+        ConfigError: if the package, or gguf that reads it, is not installed.
+    """
     found = importlib.util.find_spec(PACKAGE)  # found, not imported: importing it would need its own dependencies
     files = sorted(Path(found.origin).parent.glob("*.gguf")) if found is not None and found.origin else []
     if not files or importlib.util.find_spec("gguf") is None:

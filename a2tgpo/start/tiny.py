@@ -6,12 +6,14 @@ training.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from a2tgpo.checks import check_whole, did_you_mean
 from a2tgpo.envs.almanac import DRAWN_RELATIONS, drawn_names
 from a2tgpo.errors import ConfigError
 from a2tgpo.policy import Policy
@@ -19,6 +21,8 @@ from a2tgpo.policy import Policy
 PAD, END, UNKNOWN = "<pad>", "<end>", "<unk>"
 FRAME = ("question", ":", "what", "is", "'s", "?", ".")
 """The words that all questions and passages share."""
+SIZES: Final[Mapping[str, int]] = {"layers": 2, "width": 64, "heads": 4, "context": 256}
+"""What `model.options` may change, with what it is otherwise."""
 _WORD = r"'s\b|\w+|[^\w\s]"
 
 
@@ -54,8 +58,34 @@ def word_tokenizer(words: Iterable[str], tags: Sequence[str]) -> PreTrainedToken
     )
 
 
+def check_sizes(options: Mapping[str, int | float]) -> None:
+    """Check the recipe's `model.options`.
+
+    Raises:
+        ConfigError: if one is unknown or no positive whole number, or `width` is not a multiple of `heads` into even
+            parts, as rotary positions need.
+    """
+    for name, value in options.items():
+        if name not in SIZES:
+            raise ConfigError(
+                f"model.options: got {name!r}, expected some of {', '.join(SIZES)}{did_you_mean(name, SIZES)}"
+            )
+        check_whole(f"model.options.{name}", int(value) if float(value).is_integer() else value, 1)
+    width, heads = (int(options.get(name, SIZES[name])) for name in ("width", "heads"))
+    if width % heads or (width // heads) % 2:
+        raise ConfigError(
+            f"model.options: got width {width} and {heads} heads, expected a width that divides into heads of even size"
+        )
+
+
 def tiny_policy(
-    tags: Sequence[str], seed: int = 0, *, layers: int = 2, width: int = 64, heads: int = 4, context: int = 256
+    tags: Sequence[str],
+    seed: int = 0,
+    *,
+    layers: int = SIZES["layers"],
+    width: int = SIZES["width"],
+    heads: int = SIZES["heads"],
+    context: int = SIZES["context"],
 ) -> Policy:
     """An untrained policy over the drawn worlds.
 
@@ -66,12 +96,9 @@ def tiny_policy(
         context: longest episode in tokens.
 
     Raises:
-        ConfigError: if `width` is not a multiple of `heads` into even parts, as rotary positions need.
+        ConfigError: as `check_sizes`.
     """
-    if width % heads or (width // heads) % 2:
-        raise ConfigError(
-            f"model.options: got width {width} and {heads} heads, expected a width that divides into heads of even size"
-        )
+    check_sizes({"layers": layers, "width": width, "heads": heads, "context": context})
     tokenizer = word_tokenizer(tiny_vocabulary(), tags)
     config = LlamaConfig(
         vocab_size=len(tokenizer),

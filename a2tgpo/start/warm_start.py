@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from a2tgpo import config
-from a2tgpo.config import ALMANAC, Recipe
+from a2tgpo.config import Recipe
 from a2tgpo.engines.transformers import TransformersEngine
 from a2tgpo.envs.almanac import DRAWN_RELATIONS, HABITS, RELATIONS, ErrorModel
 from a2tgpo.errors import ConfigError
@@ -65,15 +65,9 @@ def warm_start(policy: Policy, recipe: Recipe, on_progress: Progress = lambda st
     `recipe.warm_start.seed`.
 
     Raises:
-        ConfigError: if the target is not reached within `warm_start.max_steps`, or the environment has no scripted
-            expert.
+        ConfigError: if the target is not reached within `warm_start.max_steps`.
     """
     settings = recipe.warm_start
-    if recipe.environment.id != ALMANAC:
-        raise ConfigError(
-            f"warm_start.enabled: got true for {recipe.environment.id!r}, but only {ALMANAC!r} has a scripted"
-            " expert; set it to false"
-        )
     demonstrations = make_demonstrations(policy, recipe)
     correct = sum(demonstration.outcome for demonstration in demonstrations) / len(demonstrations)
     engine = TransformersEngine(policy)

@@ -15,8 +15,8 @@ from a2tgpo.display.lines import say
 from a2tgpo.files import write_text
 from a2tgpo.run_folder.lock import InUseError, claim
 from a2tgpo.run_folder.resume import check_same_recipe
-from a2tgpo.start.preflight import check_recipe
 from a2tgpo.start.prepare import cache_key, prepare_model
+from a2tgpo.start.recipe_checks import check_recipes
 from a2tgpo.studies.comparable import check_comparable
 from a2tgpo.studies.gpus import gpus_of_run, take_gpus
 from a2tgpo.studies.progress import progress
@@ -55,8 +55,8 @@ def compare(recipe: Recipe, runs: Path, console: Console) -> list[Job]:
     """
     folder = runs / recipe.name
     jobs = jobs_of(recipe, folder)
+    envs = check_recipes(job.recipe for job in jobs if not job.finished)
     for job in jobs:
-        check_recipe(job.recipe)
         check_same_recipe(job.recipe, job.folder)
     check_comparable([job for job in jobs if job.finished], recipe.study.allow)
     limit_threads(recipe.model.threads)
@@ -66,6 +66,7 @@ def compare(recipe: Recipe, runs: Path, console: Console) -> list[Job]:
             key: prepare_model(start, runs, console)
             for key, start in {cache_key(job.recipe): job.recipe for job in waiting}.items()
         }
+        del envs  # the warm start has shared their indices
         write_text(folder / "study.toml", to_toml(recipe))
         if len(waiting) < len(jobs):
             say(console, f"{len(jobs) - len(waiting)} of {len(jobs)} runs are already finished in {folder}")

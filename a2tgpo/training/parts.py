@@ -106,7 +106,7 @@ def make_env(recipe: Recipe, split: str, num_envs: int) -> SearchQAVectorEnv:
     if not isinstance(env, SearchQAVectorEnv):
         raise ConfigError(
             f"environment.id: got {recipe.environment.id!r}, expected one of this package's environments; others have"
-            " no golds to score"
+            " no gold answers to score"
         )
     return env
 

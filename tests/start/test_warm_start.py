@@ -186,14 +186,6 @@ def test_a_reached_target_ends_it() -> None:
     assert result.demonstrations_correct > 0.2
 
 
-def test_only_the_embedded_world_has_an_expert() -> None:
-    other = dataclasses.replace(
-        recipe(), environment=config.EnvironmentSettings(id="a2tgpo/SearchQA-v0", dataset="x.jsonl")
-    )
-    with pytest.raises(ConfigError, match="only 'a2tgpo/Almanac-v0' has a scripted expert"):
-        warm_start(tiny_policy(TAGS), other)
-
-
 @pytest.mark.slow
 def test_the_shipped_warm_start_reaches_its_target() -> None:
     policy = tiny_policy(TAGS)
