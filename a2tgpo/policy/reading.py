@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -12,6 +12,8 @@ from transformers.utils import logging as transformers_logging
 from a2tgpo.errors import ConfigError
 
 _SHOWN = 3
+_OWN_FILES: Final[dict[str, Any]] = {"local_files_only": True, "trust_remote_code": False}
+"""Nothing is downloaded, and no code in the folder is run."""
 
 
 def read_model(folder: Path) -> tuple[Any, Any]:
@@ -21,20 +23,37 @@ def read_model(folder: Path) -> tuple[Any, Any]:
         ConfigError: if the folder, its `config.json`, its weights or its tokenizer is missing or cannot be read,
             weights are pickles, missing, of another shape or not finite, or the model comes with code of its own.
     """
+    tokenizer = read_tokenizer(folder)
+    with _read_from(folder), _quiet():
+        model, told = AutoModelForCausalLM.from_pretrained(
+            folder,
+            use_safetensors=True,
+            dtype=torch.float32,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # reported below, by name
+            **_OWN_FILES,
+        )
+    _check_weights(folder, model, told)
+    return model.eval(), tokenizer
+
+
+def read_tokenizer(folder: Path) -> Any:
+    """The tokenizer alone, of a folder that has the files of a model.
+
+    Raises:
+        ConfigError: if a file is missing or cannot be read.
+    """
     check_folder(folder)
-    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    with _read_from(folder):
+        return AutoTokenizer.from_pretrained(folder, **_OWN_FILES)
+
+
+@contextmanager
+def _read_from(folder: Path) -> Iterator[None]:
+    """What transformers cannot read is the folder's fault, whatever error it gives."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, **options)
-        with _quiet():
-            model, told = AutoModelForCausalLM.from_pretrained(
-                folder,
-                use_safetensors=True,
-                dtype=torch.float32,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # reported below, by name
-                **options,
-            )
-    except Exception as error:  # whatever it is, it is about what lies in the folder
+        yield
+    except Exception as error:
         if "trust_remote_code" in str(error):
             raise ConfigError(
                 f"policy: {folder} brings model code of its own, which is never run; expected an architecture that"
@@ -43,8 +62,6 @@ def read_model(folder: Path) -> tuple[Any, Any]:
         raise ConfigError(
             f"policy: {folder} cannot be read ({_brief(error)}), expected a whole model folder; copy or save it again"
         ) from error
-    _check_weights(folder, model, told)
-    return model.eval(), tokenizer
 
 
 def _check_weights(folder: Path, model: Any, told: dict[str, Any]) -> None:

@@ -5,8 +5,6 @@ and before the warm start.
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from transformers import AutoTokenizer
-
 from a2tgpo.config import Recipe
 from a2tgpo.engines import check_engine
 from a2tgpo.envs import SearchQAVectorEnv
@@ -14,7 +12,7 @@ from a2tgpo.envs.protocols import protocol_of
 from a2tgpo.errors import A2TGPOError, ConfigError
 from a2tgpo.policy.load import chat_over
 from a2tgpo.policy.model import checked_device
-from a2tgpo.policy.reading import check_folder
+from a2tgpo.policy.reading import read_tokenizer
 from a2tgpo.start.prepare import SOURCES, check_source
 from a2tgpo.start.tiny import tiny_vocabulary, word_tokenizer
 from a2tgpo.training.parts import make_env
@@ -73,11 +71,7 @@ def _check_chat(recipe: Recipe) -> None:
     protocol, source = protocol_of(recipe.environment.protocol), recipe.model.source
     if source == "smollm2":
         return  # its tokenizer is part of the weights' file
-    if source in SOURCES:
-        tokenizer = word_tokenizer(tiny_vocabulary(), protocol.tags)
-    else:
-        check_folder(Path(source))
-        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=True, trust_remote_code=False)
+    tokenizer = word_tokenizer(tiny_vocabulary(), protocol.tags) if source in SOURCES else read_tokenizer(Path(source))
     chat_over(recipe.model, tokenizer, protocol)
 
 

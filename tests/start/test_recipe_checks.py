@@ -59,7 +59,7 @@ def test_what_can_be_used_passes(files: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("algorithm", "grop"), r"algorithm: got 'grop'"),
+        (("algorithm", "grpp"), r"algorithm: got 'grpp'"),
         (("algorithm_options", {"game": 1}), "unknown parameter 'game'"),
         (("model.device", "tpu"), "device: got 'tpu', expected 'cpu', 'cuda'"),
         (
@@ -77,7 +77,7 @@ def test_what_can_be_used_passes(files: dict[str, Any]) -> None:
         (("environment.dataset", "nowhere.jsonl"), "dataset: got 'nowhere.jsonl'"),
         (("environment.corpus", "nowhere"), "nowhere: no such file"),
         (("environment.aliases", "nowhere.json"), "nowhere.json"),
-        (("environment.train_split", "trian"), "split: got 'trian'"),
+        (("environment.train_split", "trainn"), "split: got 'trainn'"),
         (("environment.retriever", "bn25"), "retriever: got 'bn25'"),
         (("environment.retriever", f"http://127.0.0.1:{free_port()}"), "does not answer"),
         (("environment.protocol", "tgas"), "protocol: got 'tgas'"),
@@ -90,6 +90,11 @@ def test_what_can_be_used_passes(files: dict[str, Any]) -> None:
 )
 def test_each_part_is_checked(files: dict[str, Any], change: tuple[str, object], message: str) -> None:
     assert message in refused(files, change)
+
+
+def test_a_tokenizer_that_cannot_be_read(files: dict[str, Any]) -> None:
+    (Path(files["model"]["source"]) / "tokenizer.json").write_text("{")
+    assert "cannot be read" in refused(files)
 
 
 def test_a_device_and_an_engine_that_are_not_there(files: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,18 +138,18 @@ def test_a_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_everything_that_is_wrong_is_said_at_once(files: dict[str, Any]) -> None:
     message = refused(
         files,
-        ("algorithm", "grop"),
+        ("algorithm", "grpp"),
         ("model.device", "tpu"),
         ("environment.dataset", "nowhere.jsonl"),
         ("warm_start.enabled", True),
     )
     assert message.startswith("recipe: got 4 settings that cannot be used:\n")
-    for part in ("'grop'", "'tpu'", "'nowhere.jsonl'", "scripted expert"):
+    for part in ("'grpp'", "'tpu'", "'nowhere.jsonl'", "scripted expert"):
         assert part in message
 
 
 def test_recipes_of_a_study_are_checked_together() -> None:
     small = from_dict(Recipe, {"environment": {"worlds": 2}})
-    recipes = [replace(small, algorithm=name) for name in ("grop", "rlo", "grop", "grpo")]
-    with pytest.raises(ConfigError, match=r"(?s)recipe: got 2 settings.*'grop'.*'rlo'"):
+    recipes = [replace(small, algorithm=name) for name in ("grpp", "rlo", "grpp", "grpo")]
+    with pytest.raises(ConfigError, match=r"(?s)recipe: got 2 settings.*'grpp'.*'rlo'"):
         check_recipes(recipes)
