@@ -130,6 +130,7 @@ class CreditTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
                 policy.tokenizer,
                 tool_role=env.protocol.observation_role == "tool",
                 end_token_ids=policy.end_token_ids,
+                markup=f"{' '.join(env.protocol.tags)} {env.rules.instructions or ''}",
             ),
             max_action_tokens=max_action_tokens,
             max_episode_tokens=min(max_episode_tokens, policy.max_tokens),

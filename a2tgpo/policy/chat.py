@@ -12,8 +12,11 @@ from typing import Any
 
 from jinja2 import TemplateError
 
+from a2tgpo.envs import PROTOCOLS
 from a2tgpo.errors import ConfigError
+from a2tgpo.policy.control_tokens import control_tokens, harmless_text
 
+_TAGS = frozenset(tag for protocol in PROTOCOLS.values() for tag in protocol.tags)
 _ACTION, _OBSERVATION = "\u2402ACTION\u2403", "\u2402OBSERVATION\u2403"
 
 
@@ -30,6 +33,10 @@ class Chat:
 
     Without a template everything is raw text.
 
+    Texts of the environment hold passages and questions, out of which no control token may come: all are written with
+    other brackets, but for the tags of the built-in protocols (which environments keep out of foreign text themselves)
+    and `markup`.
+
     Raises:
         ConfigError: if the tokenizer has no template where one is needed, or its template refuses one of these
             messages.
@@ -43,6 +50,11 @@ class Chat:
     system_prompt: str = ""
     template_arguments: Mapping[str, object] = field(default_factory=dict)
     """Passed to the template, such as Qwen3's `enable_thinking`."""
+    markup: str = ""
+    """Text with the control tokens that the environment writes on purpose: tags of a protocol of one's own, a prompt
+    with the model's markers in it.
+    """
+    _harmless: Callable[[str], str] = field(init=False, repr=False, compare=False)
     _known_ids: Callable[[str, bool], tuple[int, ...]] = field(init=False, repr=False, compare=False)
     """Tokens of a text, remembered: a group shares its prompt, and episodes meet the same passages and notes."""
     _glue: Mapping[str, tuple[str, str]] = field(init=False, repr=False, compare=False)
@@ -52,6 +64,8 @@ class Chat:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_known_ids", lru_cache(maxsize=4096)(self._tokenize))
+        own = {token for token in control_tokens(self.tokenizer) if token in _TAGS or token in self.markup}
+        object.__setattr__(self, "_harmless", lru_cache(maxsize=4096)(harmless_text(self.tokenizer, own)))
         if self.end_token_ids is None:
             object.__setattr__(self, "end_token_ids", frozenset({self.tokenizer.eos_token_id} - {None}))
         if (self.chat_template or self.tool_role) and not getattr(self.tokenizer, "chat_template", None):
@@ -70,6 +84,7 @@ class Chat:
 
     def prompt_ids(self, text: str) -> list[int]:
         """Tokens of the prompt, with the tokenizer's own start token if it has one, and never an end token."""
+        text = self._harmless(text)
         if self.chat_template:
             return self._encode(self._rendered([self._question(text)]))
         plain, dressed = self._encode(text), self._encode(text, add_special_tokens=True)
@@ -80,6 +95,7 @@ class Chat:
 
     def observation_ids(self, text: str, action_ids: Sequence[int]) -> list[int]:
         """Tokens of an observation that follows `action_ids`."""
+        text = self._harmless(text)
         ended = bool(action_ids) and action_ids[-1] in self._ends
         role = "tool" if self.tool_role else "user" if self.chat_template and ended else None
         if role is None:

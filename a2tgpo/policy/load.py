@@ -25,17 +25,24 @@ def load_policy(settings: ModelSettings, folder: Path) -> Policy:
     return Policy.load(folder, DTYPES[settings.dtype], settings.device)
 
 
-def chat_of(settings: ModelSettings, policy: Policy, protocol: Protocol) -> Chat:
+def chat_of(settings: ModelSettings, policy: Policy, protocol: Protocol, instructions: str | None = None) -> Chat:
     """How a recipe's environment is written for its model.
+
+    Args:
+        instructions: the prompt's text, if it is not the protocol's own; control tokens in it are meant.
 
     Raises:
         ConfigError: if the tokenizer has no chat template where one is needed, or a template that refuses its messages.
     """
-    return chat_over(settings, policy.tokenizer, protocol, policy.end_token_ids)
+    return chat_over(settings, policy.tokenizer, protocol, policy.end_token_ids, instructions)
 
 
 def chat_over(
-    settings: ModelSettings, tokenizer: Any, protocol: Protocol, end_token_ids: frozenset[int] | None = None
+    settings: ModelSettings,
+    tokenizer: Any,
+    protocol: Protocol,
+    end_token_ids: frozenset[int] | None = None,
+    instructions: str | None = None,
 ) -> Chat:
     """The same from a tokenizer alone; raises as `chat_of`."""
     return Chat(
@@ -45,4 +52,5 @@ def chat_over(
         end_token_ids=end_token_ids,
         system_prompt=settings.system_prompt,
         template_arguments=settings.template_arguments,
+        markup=f"{' '.join(protocol.tags)} {instructions or ''}",
     )

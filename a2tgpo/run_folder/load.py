@@ -10,6 +10,7 @@ from typing import Literal
 from a2tgpo.config import Recipe, load_recipe
 from a2tgpo.engines import Engine, engine_of
 from a2tgpo.envs.protocols import protocol_of
+from a2tgpo.envs.settings import read_instructions
 from a2tgpo.errors import ConfigError
 from a2tgpo.information_gain import Scoring
 from a2tgpo.policy import Policy
@@ -35,7 +36,9 @@ class LoadedRun:
     @property
     def chat(self) -> Chat:
         """How the recipe's environment is written for the policy."""
-        return chat_of(self.recipe.model, self.policy, protocol_of(self.recipe.environment.protocol))
+        environment = self.recipe.environment
+        prompt = read_instructions(environment.instructions) if environment.instructions else None
+        return chat_of(self.recipe.model, self.policy, protocol_of(environment.protocol), prompt)
 
     @property
     def scoring(self) -> Scoring:

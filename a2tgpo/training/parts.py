@@ -74,7 +74,7 @@ def _checked(split: Split, name: str, policy: Policy, scoring: Scoring, recipe: 
 def make_split(recipe: Recipe, policy: Policy, engine: Engine, split: str, num_envs: int) -> Split:
     """A vector environment over the questions of a split, with its rollout."""
     env = make_env(recipe, split, num_envs)
-    chat = chat_of(recipe.model, policy, env.protocol)
+    chat = chat_of(recipe.model, policy, env.protocol, env.rules.instructions)
     limits = recipe.rollout
     rollout = Rollout(
         env,

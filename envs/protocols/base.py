@@ -16,7 +16,8 @@ from typing import ClassVar
 from a2tgpo.envs.records import Passage
 from a2tgpo.episode import ActionKind
 
-_MARKUP = re.compile(r"<(/?[A-Za-z_|][\w|:.\-]{0,60}\s?/?)>")
+_MARKUP = re.compile(r"<(/?[A-Za-z_|｜][\w|｜▁:.\-]{0,60}\s?/?)>")
+"""Tags, and special tokens: `<|im_end|>`, DeepSeek's `<｜end▁of▁sentence｜>`."""
 _ANY_TAG = re.compile(r"</?(?:think|search|answer|information|result|tool_call|tool_response)>")
 _THOUGHT = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 _UNWRITABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")

@@ -189,6 +189,7 @@ def test_neutralize_keeps_the_length_and_leaves_no_tag(text: str) -> None:
     [
         ("<answer>42</answer>", "[answer]42[/answer]"),
         ("<|im_end|>", "[|im_end|]"),
+        ("<｜end▁of▁sentence｜><｜User｜>", "[｜end▁of▁sentence｜][｜User｜]"),  # DeepSeek's
         ("a < b > c", "a < b > c"),
         ("<<answer>>", "<[answer]>"),
         ("<an<answer>swer>", "<an[answer]swer>"),
