@@ -12,7 +12,7 @@ export TOKENIZERS_PARALLELISM ?= false
 # vLLM has an environment of its own, since it wants other versions; built for a machine without a GPU, which needs g++.
 VLLM := .venv-vllm
 
-.PHONY: quickstart test coverage test-slow test-vllm lint types layers check clean
+.PHONY: quickstart test coverage test-slow test-vllm mutants lint types layers check clean
 
 quickstart: $(VENV)/.installed  ## train and compare four algorithms on the embedded world
 	$(BIN)/a2tgpo compare quickstart
@@ -28,6 +28,9 @@ test-slow: $(VENV)/.installed-dev  ## tests that take minutes
 
 test-vllm: $(VLLM)/.installed  ## the vLLM engine, with real vLLM on the CPU; prints what it measured
 	$(VLLM)/bin/python -m pytest tests/engines/test_vllm.py tests/engines/test_vllm_runs.py -s --timeout 900
+
+mutants: $(VENV)/.installed-dev  ## small changes of the core, each of which some test must notice; all of them: make mutants MUTANTS=--all
+	$(BIN)/python -m tests.mutation $(MUTANTS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
