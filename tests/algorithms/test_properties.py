@@ -139,7 +139,17 @@ def test_padding_turns_changes_nothing(name: str, table: TurnTable, columns: int
 
 @pytest.mark.parametrize(
     "name",
-    ["grpo", "gspo", "cispo", "dapo", "at2po", "a2tgpo", "igpo", "reinforce_plus_plus", "reinforce_plus_plus_baseline"],
+    [
+        "grpo",
+        "gspo",
+        "cispo",
+        "dapo",
+        "at2po",
+        "a2tgpo",
+        "igpo_released",
+        "reinforce_plus_plus",
+        "reinforce_plus_plus_baseline",
+    ],
 )
 @properties
 @given(table=tables(), scale=st.sampled_from([0.5, 2.0, 4.0]), shift=st.sampled_from([-1.0, 0.0, 3.0]))
