@@ -17,6 +17,9 @@ from tests.support.tables import NAN, make_table, tables, take_rows, widened
 COMPARING = ["grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo", "at2po"]
 """Algorithms whose credit is the outcome compared with the group, and nothing else."""
 
+POOLING = ["reinforce_plus_plus", "reinforce_plus_plus_baseline", "igpo"]
+"""Algorithms that compare with more than the group's outcomes, or gains, among themselves."""
+
 properties = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -219,7 +222,7 @@ def test_groups_of_one_give_zero(name: str, table: TurnTable) -> None:
     assert bool((credit.clip_scale == 1).all())
 
 
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if not name.startswith("reinforce")])
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in POOLING])
 @properties
 @given(
     size=st.integers(2, 5),
