@@ -87,11 +87,16 @@ def _human(console: Console) -> Agent:
     return ask
 
 
+FREE_ACTION_TOKENS = 1024
+"""Sampled tokens per turn where the recipe sets no limit of their own."""
+
+
 def _model_agent(run: "LoadedRun", env: gymnasium.Env[Any, Any]) -> Agent:
     from a2tgpo.engines import Sampling, generate
 
     chat, engine, stop = run.chat, run.engine, env.get_wrapper_attr("protocol").stop_strings
-    sampling = Sampling(run.recipe.rollout.max_action_tokens, stop, temperature=0.0)
+    limits = run.recipe.rollout
+    sampling = Sampling(limits.max_action_tokens or FREE_ACTION_TOKENS, stop, temperature=0.0)
     ids: list[int] = []
     last: list[int] = []
 

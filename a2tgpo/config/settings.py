@@ -218,10 +218,12 @@ class RolloutSettings:
     """Episodes per question."""
     temperature: Positive = 1.0
     """Of sampling while training; evaluations are greedy."""
-    max_action_tokens: Count = 8
-    """Sampled tokens per turn."""
+    max_action_tokens: Natural = 8
+    """Sampled tokens per turn; 0 = as many as the episode has room for."""
     max_episode_tokens: Count = 160
     """Tokens per episode, prompt and observations included."""
+    max_response_tokens: Natural = 0
+    """Tokens per episode behind the prompt, observations included; 0 = as many as `max_episode_tokens` leaves."""
     on_bad_question: Literal["error", "skip"] = "error"
     """What to do before step 0 about questions that are too long or have no gold answer that the tokenizer can
     write.

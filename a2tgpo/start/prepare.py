@@ -107,7 +107,7 @@ def cache_key(recipe: Recipe) -> str:
         name: dataclasses.asdict(getattr(recipe, name)) for name in ("environment", "model", "warm_start", "rollout")
     }
     # the warm start has its own
-    for setting in ("questions", "group_size", "on_bad_question", "replays", "max_failed"):
+    for setting in ("questions", "group_size", "on_bad_question", "replays", "max_failed", "max_response_tokens"):
         parts["rollout"].pop(setting)
     parts["model"].pop("engine")
     text = json.dumps([__version__, torch.__version__, parts], sort_keys=True)

@@ -82,6 +82,7 @@ def make_split(recipe: Recipe, policy: Policy, engine: Engine, split: str, num_e
         chat,
         max_action_tokens=limits.max_action_tokens,
         max_episode_tokens=min(limits.max_episode_tokens, policy.max_tokens),
+        max_response_tokens=limits.max_response_tokens,
         replays=limits.replays,
     )
     return Split(env.questions, rollout)

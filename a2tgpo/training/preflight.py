@@ -60,7 +60,7 @@ def usable_questions(
     """
     questions = rollout.env.questions
     lengths = rollout.prompt_lengths(questions)
-    room = rollout.max_episode_tokens - rollout.max_action_tokens
+    room = rollout.max_episode_tokens - max(1, rollout.max_action_tokens)
     bad: dict[str, str] = {}
     for question, length in zip(questions, lengths, strict=True):
         if length > room:

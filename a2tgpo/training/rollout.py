@@ -9,7 +9,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from a2tgpo.engines.base import Engine, Sample, Sampling
 from a2tgpo.envs import Question, SearchQAVectorEnv
@@ -42,6 +42,8 @@ class _Play:
 
     task: Task
     token_ids: list[int]
+    limit: int
+    """Tokens that the episode may have."""
     state_key: str
     """The state that the next turn acts on."""
     context_start: int = 0
@@ -62,6 +64,7 @@ class Rollout:
         *,
         max_action_tokens: int,
         max_episode_tokens: int,
+        max_response_tokens: int = 0,
         replays: int = 2,
     ) -> None:
         self.env = env
@@ -70,6 +73,7 @@ class Rollout:
         self.chat = chat
         self.max_action_tokens = max_action_tokens
         self.max_episode_tokens = max_episode_tokens
+        self.max_response_tokens = max_response_tokens
         self.replays = replays
         self._stop = env.protocol.stop_strings
 
@@ -120,29 +124,39 @@ class Rollout:
     def _play(self, tasks: Sequence[Task], sampling: Sampling) -> list[Episode]:
         plays = self._begin(tasks)
         for index, play in enumerate(plays):
-            self.engine.submit(index, play.token_ids, sampling, _turn_seed(play))
+            self._submit(index, play, sampling)
         while any(play.done is None for play in plays):
             samples = dict(self.engine.collect())
             steps = self.env.advance({index: self.chat.decode(row.token_ids) for index, row in samples.items()})
             for index, sample in samples.items():
                 self._record(plays[index], sample, steps[index])
                 if plays[index].done is None:
-                    self.engine.submit(index, plays[index].token_ids, sampling, _turn_seed(plays[index]))
+                    self._submit(index, plays[index], sampling)
         return [play.done for play in plays if play.done is not None]
+
+    def _submit(self, index: int, play: _Play, sampling: Sampling) -> None:
+        """Ask for the next action, of as many tokens as a turn or, without a limit of its own, the episode may have."""
+        own = sampling if sampling.max_tokens else replace(sampling, max_tokens=play.limit - len(play.token_ids))
+        self.engine.submit(index, play.token_ids, own, _turn_seed(play))
+
+    def _fits(self, play: _Play, shown: int = 0) -> bool:
+        """Has the episode room for so many more tokens and an action?"""
+        return len(play.token_ids) + shown + max(1, self.max_action_tokens) <= play.limit
 
     def _begin(self, tasks: Sequence[Task]) -> list[_Play]:
         """Ask the questions."""
         begun = self.env.begin([task.question_id for task in tasks])
-        plays = [
-            _Play(task, self.chat.prompt_ids(observation), info.state_key)
-            for task, (observation, info) in zip(tasks, begun, strict=True)
-        ]
-        for play in plays:
-            if len(play.token_ids) + self.max_action_tokens > self.max_episode_tokens:
+        plays = []
+        for task, (observation, info) in zip(tasks, begun, strict=True):
+            prompt, limit = self.chat.prompt_ids(observation), self.max_episode_tokens
+            if self.max_response_tokens:
+                limit = min(limit, len(prompt) + self.max_response_tokens)
+            plays.append(_Play(task, prompt, limit, info.state_key))
+            if not self._fits(plays[-1]):
                 raise ConfigError(
-                    f"rollout.max_episode_tokens: got {self.max_episode_tokens}, but the prompt of question"
-                    f" {play.task.question_id!r} alone has {len(play.token_ids)} tokens and a turn may add"
-                    f" {self.max_action_tokens}; raise the limit or drop the question"
+                    f"rollout.max_episode_tokens: got {limit}, but the prompt of question {task.question_id!r} alone"
+                    f" has {len(prompt)} tokens and a turn may add {max(1, self.max_action_tokens)}; raise the limit or"
+                    " drop the question"
                 )
         return plays
 
@@ -171,9 +185,8 @@ class Rollout:
         play.state_key = info.state_key
         answered = info.action is ActionKind.ANSWER
         shown = [] if answered else self.chat.observation_ids(step.observation, sample.token_ids)
-        fits = len(play.token_ids) + len(shown) + self.max_action_tokens <= self.max_episode_tokens
-        if step.over or not fits:
-            closing = tuple(shown) if len(play.token_ids) + len(shown) <= self.max_episode_tokens else ()
+        if step.over or not self._fits(play, len(shown)):
+            closing = tuple(shown) if len(play.token_ids) + len(shown) <= play.limit else ()
             play.done = self._finished(play, info.stop or StopReason.MAX_TOKENS, closing, info)
         else:
             play.token_ids.extend(shown)

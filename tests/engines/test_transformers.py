@@ -300,6 +300,23 @@ def test_rows_that_are_sampled_differently_are_collected_one_kind_at_a_time() ->
         engine.collect()
 
 
+def test_rows_of_different_limits_are_sampled_together() -> None:
+    """Each as if it were alone, over several turns: a limit ends its own row only."""
+    policy = tiny_policy()
+    engine, prompts = TransformersEngine(policy), [[3, 5, 9], [7, 8], [4, 4, 4, 4], [11, 5], [12]]
+    for turn in range(3):
+        limits = [1 + (3 * key + 2 * turn) % 11 for key in range(5)]
+        for key, prompt in enumerate(prompts):
+            engine.submit(key, prompt, Sampling(limits[key], STOP), 10 * turn + key)
+        collected = engine.collect()
+        assert [key for key, _ in collected] == [0, 1, 2, 3, 4]
+        for key, sample in collected:
+            alone = plain_sample(policy, prompts[key], Sampling(limits[key], STOP), 10 * turn + key)
+            assert (sample.token_ids, sample.complete) == (alone.token_ids, alone.complete)
+            assert sample.logprobs == pytest.approx(alone.logprobs, abs=1e-5)
+            prompts[key] = [*prompts[key], *sample.token_ids, 20 + turn]
+
+
 def test_weights_are_not_changed_under_a_row_in_flight() -> None:
     policy = tiny_policy()
     engine = TransformersEngine(policy)

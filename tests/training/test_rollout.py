@@ -120,6 +120,20 @@ def test_token_limit_truncates_with_its_reason() -> None:
     assert all(episode.outcome == 0 for episode in episodes if episode.stop is StopReason.MAX_TOKENS)
 
 
+@pytest.mark.parametrize(("response", "limit"), [(0, 30), (12, 3 + 12)])
+def test_without_a_cap_per_turn_only_the_episode_is_limited(response: int, limit: int) -> None:
+    """Prompts have 3 tokens. A turn that is cut is cut at the episode's last token."""
+    rollout = small_rollout(tiny_policy(), max_episode_tokens=30)
+    rollout.max_action_tokens, rollout.max_response_tokens = 0, response
+    episodes = rollout(TASKS)
+    assert max(episode.num_tokens for episode in episodes) == limit
+    assert max(len(turn.action_ids) for episode in episodes for turn in episode.turns) > 6
+    cut = [episode for episode in episodes if not episode.turns[-1].complete]
+    assert cut
+    assert all(episode.num_tokens - len(episode.closing_ids) == limit for episode in cut)
+    assert all(turn.complete for episode in episodes for turn in episode.turns[:-1])
+
+
 def test_prompt_longer_than_an_episode_names_question_and_limit() -> None:
     with pytest.raises(ValueError, match=r"max_episode_tokens: got 5, .*'q0'.*3 tokens"):
         played(max_episode_tokens=5)

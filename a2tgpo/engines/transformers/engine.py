@@ -6,7 +6,8 @@ reuses that row's cache, and only its new tokens are fed.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,17 @@ class _Row:
 
     key: int
     prompt: list[int]
+    limit: int
+    """Tokens that may be sampled."""
     cached: int = 0
     """Leading tokens of the prompt that had keys and values before."""
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     complete: bool = False
+
+    @property
+    def finished(self) -> bool:
+        return self.complete or len(self.token_ids) >= self.limit
 
     @property
     def length(self) -> int:
@@ -58,7 +65,7 @@ class _Batch:
         place_of = {row.key: place for place, row in enumerate(self.rows)}
         places, rows = [], []
         for request in requests:
-            row = _Row(request.key, list(request.prompt))
+            row = _Row(request.key, list(request.prompt), request.sampling.max_tokens)
             place = place_of.get(request.key)
             if place is not None and (known := self.rows[place]).is_continued_by(request.prompt):
                 # at least one token must be fed to get logits
@@ -72,11 +79,11 @@ class _Batch:
         return True
 
     def bring_forward(self, active: Sequence[int]) -> list[int]:
-        """Let active rows change places with completed ones before them; returns which row stands where now, for as
+        """Let active rows change places with finished ones before them; returns which row stands where now, for as
         many as there are active ones.
         """
         order = list(range(len(active)))
-        gaps = [index for index in order if self.rows[index].complete]
+        gaps = [index for index in order if self.rows[index].finished]
         behind = [index for index in active if index >= len(active)]
         for gap, index in zip(gaps, behind, strict=True):
             self.rows[gap], self.rows[index] = self.rows[index], self.rows[gap]
@@ -117,10 +124,14 @@ class TransformersEngine:
 
     @torch.inference_mode()
     def collect(self) -> list[tuple[int, Sample]]:
-        """All rows in flight that are sampled like the first one, in the order of their keys; see `Engine.collect`."""
-        sampling = in_flight(self._waiting)[0].sampling
-        requests = sorted((row for row in self._waiting if row.sampling == sampling), key=lambda row: row.key)
-        self._waiting = [row for row in self._waiting if row.sampling != sampling]
+        """All rows in flight that are sampled like the first one, but for their limits, in the order of their keys; see
+        `Engine.collect`.
+        """
+        first = in_flight(self._waiting)[0].sampling
+        alike = [replace(row.sampling, max_tokens=first.max_tokens) == first for row in self._waiting]
+        requests = sorted(compress(self._waiting, alike), key=lambda row: row.key)
+        self._waiting = [row for row, same in zip(self._waiting, alike, strict=True) if not same]
+        sampling = replace(first, max_tokens=max(row.sampling.max_tokens for row in requests))
         if self._policy.model.training:
             self._policy.model.eval()
         if sampling.stop not in self._stops:
@@ -148,11 +159,11 @@ class TransformersEngine:
         """
         place = {prompt: index for index, prompt in enumerate(dict.fromkeys(row.prompt for row in requests))}
         cache = PositionCache(self._policy.model.config.num_hidden_layers, len(place), capacity)
-        distinct = [_Row(index, list(prompt)) for prompt, index in place.items()]
+        distinct = [_Row(index, list(prompt), 0) for prompt, index in place.items()]
         batch = _Batch(distinct, cache, forward_of(self._policy.model, cache))
         hidden, last = self._read(batch)
         places = [place[row.prompt] for row in requests]
-        batch.rows = [_Row(row.key, list(row.prompt)) for row in requests]
+        batch.rows = [_Row(row.key, list(row.prompt), row.sampling.max_tokens) for row in requests]
         if len(place) < len(requests):
             cache.select(places, capacity)
         return batch, hidden[places], last[places]
@@ -178,14 +189,14 @@ class TransformersEngine:
         for number in range(sampling.max_tokens):
             tokens, logprobs = _draw(head(hidden).float(), sampling.temperature, uniform[:, number])
             for row, token, logprob in zip(rows, tokens.tolist(), logprobs.tolist(), strict=False):
-                if not row.complete:
+                if not row.finished:
                     row.token_ids.append(token)
                     row.logprobs.append(logprob)
                     row.complete = token in stops.candidates and stops.completed(row.token_ids)
-            active = [index for index, row in enumerate(rows) if not row.complete]
-            if not active or number + 1 == sampling.max_tokens:
+            active = [index for index, row in enumerate(rows) if not row.finished]
+            if not active:
                 break
-            if len(active) <= len(tokens) // 2:  # completed rows are computed along until dropping them is worth it
+            if len(active) <= len(tokens) // 2:  # finished rows are computed along until dropping them is worth it
                 order = torch.tensor(batch.bring_forward(active), device=tokens.device)
                 tokens, last, uniform = tokens[order], last[order], uniform[order]
                 step = forward.steps(last + number, columns + number, sampling.max_tokens - 1 - number)
