@@ -9,8 +9,8 @@ import tyro
 from rich.console import Console
 
 from a2tgpo.commands.options import Inline, Repeated, parse
-from a2tgpo.commands.study import Source, source_of, with_added
-from a2tgpo.config import Recipe, to_toml
+from a2tgpo.commands.study import Source, describe, source_of, with_added
+from a2tgpo.config import Recipe
 from a2tgpo.display.lines import say
 
 
@@ -38,7 +38,7 @@ class CompareOptions:
     runs: Path = Path("runs")
     """Folder for runs; a study goes into a folder of its own in there."""
     dry_run: bool = False
-    """Print the complete recipe and stop."""
+    """Print the complete recipe and what it needs (files, index, memory, time), and stop."""
     recipe: Annotated[_Study, Inline] = field(default_factory=_Study)
 
     def study(self) -> Recipe:
@@ -54,9 +54,10 @@ def compare(words: list[str], console: Console) -> int:
     if options.dry_run:
         from a2tgpo.studies.contenders import contenders_of
 
-        for contender in contenders_of(recipe):
+        contenders = contenders_of(recipe)
+        for contender in contenders:
             contender.recipe.build_algorithm()
-        say(console, to_toml(recipe))
+        describe(console, recipe, len(contenders))
         return 0
     from a2tgpo.studies.runner import StoppedError
     from a2tgpo.studies.runner import compare as run

@@ -33,7 +33,7 @@ class TrainOptions:
     allow: Annotated[Repeated, tyro.conf.arg(metavar="ENTRY …")] = ()
     """Resume although the manifest differs in these entries."""
     dry_run: bool = False
-    """Print the complete recipe and stop."""
+    """Print the complete recipe and what it needs (files, index, memory, time), and stop."""
     recipe: Annotated[Recipe, Inline] = field(default_factory=Recipe)
 
 
@@ -68,7 +68,7 @@ def train(words: list[str], console: Console) -> int:
     recipe = with_added(options.recipe, allow=options.allow)
     if options.dry_run:
         recipe.build_algorithm()
-        say(console, to_toml(recipe))
+        describe(console, recipe)
         return 0
     from a2tgpo.studies.contenders import label
     from a2tgpo.training.parts import limit_threads
@@ -93,6 +93,15 @@ def train(words: list[str], console: Console) -> int:
     resume = f"stopped: {folder}; resume with a2tgpo train --resume {shlex.quote(str(folder))}"
     say(console, f"finished: {folder}" if finished else resume)
     return 0
+
+
+def describe(console: Console, recipe: Recipe, contenders: int = 1) -> None:
+    """Print the complete recipe, and as comments below it what it needs."""
+    from a2tgpo.start.needs import needs_of
+
+    say(console, to_toml(recipe))
+    for line in needs_of(recipe, contenders):
+        say(console, f"# {line}")
 
 
 def with_added(recipe: Recipe, **lists: Sequence[Sequence[str]]) -> Recipe:

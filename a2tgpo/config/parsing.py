@@ -149,6 +149,15 @@ def _leaves(data: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{key}", value
 
 
+def merged(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested tables with some entries changed; a table changes the entries that it has, anything else replaces."""
+    both = {
+        name: merged(data[name], value) if isinstance(value, Mapping) and isinstance(data.get(name), Mapping) else value
+        for name, value in changes.items()
+    }
+    return {**data, **both}
+
+
 def nested(data: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Dotted keys as tables: `{"loss.clip_low": 1}` is `{"loss": {"clip_low": 1}}`, as command lines write options.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from a2tgpo.checks import did_you_mean
-from a2tgpo.config.parsing import check_ranges, from_dict, nested
+from a2tgpo.config.parsing import check_ranges, from_dict, merged, nested
 from a2tgpo.config.settings import (
     EnvironmentSettings,
     GainSettings,
@@ -94,27 +94,54 @@ class Recipe:
 def load_recipe(name_or_path: str | Path) -> Recipe:
     """Read a recipe that ships with the package (by name) or lies on disk (by path).
 
+    A recipe may begin from another one: `base = "NAME"` or `base = "FILE.toml"`, beside the file itself. It then says
+    only what differs.
+
     Raises:
-        ConfigError: if it does not exist, is not TOML, or holds an unknown key or a wrong type.
+        ConfigError: if it or one of its bases does not exist or is not TOML, if bases go in a circle, or if it holds an
+            unknown key or a wrong type.
     """
-    path = Path(name_or_path)
-    if path.suffix == ".toml":
-        text = read_text("recipe", path)
-    elif str(name_or_path) in recipe_names():
-        text = (resources.files("a2tgpo.recipes") / f"{name_or_path}.toml").read_text(encoding="utf-8")
-    else:
-        known, name = recipe_names(), str(name_or_path)
-        raise ConfigError(
-            f"recipe: got {name!r}, expected a .toml file or one of {', '.join(known)}{did_you_mean(name, known)}"
-        )
     try:
-        return from_dict(Recipe, tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"recipe {name_or_path}: is not valid TOML: {error}; fix the line that it names") from error
+        return from_dict(Recipe, _table(str(name_or_path), Path(), ()))
     except RecursionError as error:
         raise ConfigError(
             f"recipe {name_or_path}: is nested too deeply to read, expected tables of single settings"
         ) from error
+
+
+def _table(name: str, beside: Path, derived: tuple[str, ...]) -> dict[str, Any]:
+    """A recipe's settings, upon those of its base.
+
+    Args:
+        beside: folder that a path is relative to.
+        derived: the recipes that are derived from this one, first to last.
+    """
+    role = f"recipe {derived[-1]}: base" if derived else "recipe"
+    path = beside / name
+    if name in recipe_names():
+        key, text = name, (resources.files("a2tgpo.recipes") / f"{name}.toml").read_text(encoding="utf-8")
+    elif path.suffix == ".toml":
+        key, text = str(path.resolve()), read_text(role, path)
+    else:
+        known = recipe_names()
+        hint = did_you_mean(name, known)
+        raise ConfigError(f"{role}: got {name!r}, expected a .toml file or one of {', '.join(known)}{hint}")
+    if key in derived:
+        raise ConfigError(f"recipe {key}: bases go in a circle: {' → '.join([*derived, key])}; one must stand alone")
+    data = _parsed(text, key)
+    base = data.pop("base", None)
+    if base is None:
+        return data
+    if not isinstance(base, str):
+        raise ConfigError(f"recipe {key}: base: got {base!r}, expected the name of a recipe or a .toml file")
+    return merged(_table(base, path.parent, (*derived, key)), data)
+
+
+def _parsed(text: str, name: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"recipe {name}: is not valid TOML: {error}; fix the line that it names") from error
 
 
 def recipe_names() -> list[str]:

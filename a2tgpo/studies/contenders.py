@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from a2tgpo.config import Recipe, from_dict, load_recipe
+from a2tgpo.config.parsing import merged
 from a2tgpo.errors import ConfigError
 
 Options = Mapping[str, float | str | bool]
@@ -65,7 +66,7 @@ def contenders_of(recipe: Recipe) -> list[Contender]:
     ]
     for parent in study.ablate:
         for what, options in ABLATIONS[parent].items():
-            off = replace(recipe, algorithm=parent, algorithm_options=_merged(recipe.algorithm_options, options))
+            off = replace(recipe, algorithm=parent, algorithm_options=merged(recipe.algorithm_options, options))
             found.append(Contender(f"{parent}-{what}", off, parent, ablation=True))
     if not found:
         raise ConfigError(
@@ -89,19 +90,8 @@ def _variant(recipe: Recipe, name: str, settings: Any) -> Recipe:
         )
     changes = dict(settings)
     base = load_recipe(changes.pop("recipe")) if "recipe" in changes else recipe
-    data = _merged(dataclasses.asdict(base), changes)
+    data = merged(dataclasses.asdict(base), changes)
     return replace(from_dict(Recipe, data, f"study.variants.{name}."), name=recipe.name, study=recipe.study)
-
-
-def _merged(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested tables with some entries changed."""
-    both = {
-        name: _merged(data[name], value)
-        if isinstance(value, Mapping) and isinstance(data.get(name), Mapping)
-        else value
-        for name, value in changes.items()
-    }
-    return {**data, **both}
 
 
 def _check(contenders: list[Contender], baseline: str) -> None:

@@ -1,15 +1,18 @@
 """Recipes: round trip, and an error for everything that cannot be meant."""
 
+import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from a2tgpo.algorithms import DAPO
 from a2tgpo.config import EnvironmentSettings, Recipe, RolloutSettings, from_dict, load_recipe, recipe_names, to_toml
 from a2tgpo.envs.budget import ObservationBudget
 from a2tgpo.envs.settings import AlmanacSettings, DataSettings, EpisodeSettings, names
 from a2tgpo.errors import ConfigError
+from a2tgpo.studies.contenders import contenders_of
 
 
 def test_round_trip_through_toml() -> None:
@@ -199,6 +202,85 @@ def test_rewards_that_cannot_be_read(tmp_path: Path, reward: str, message: str) 
     (tmp_path / "syntax.py").write_text("def\n")
     with pytest.raises(ConfigError, match=message):
         EnvironmentSettings(reward=f"{tmp_path}/{reward}").arguments()
+
+
+def test_a_recipe_says_only_what_differs_from_its_base(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "one.toml").write_text(
+        'base = "quickstart"\nname = "one"\n[rollout]\nquestions = 4\n[algorithm_options.loss]\nclip_low = 0.1\n'
+    )
+    (tmp_path / "deep" / "two.toml").write_text(
+        'base = "../one.toml"\nname = "two"\n[rollout]\ngroup_size = 3\n[algorithm_options.loss]\nclip_high = 0.2\n'
+        "[environment]\nhops = [2]\n"
+    )
+    found, quick = load_recipe(tmp_path / "deep" / "two.toml"), load_recipe("quickstart")
+    assert (found.name, found.rollout.questions, found.rollout.group_size, found.environment.hops) == (
+        "two",
+        4,
+        3,
+        (2,),
+    )
+    assert found.algorithm_options == {"loss": {"clip_low": 0.1, "clip_high": 0.2}}
+    assert found.training == quick.training
+    assert from_dict(Recipe, tomllib.loads(to_toml(found))) == found  # a run keeps it whole
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (
+            {"a": "b.toml", "b": "./b.toml"},
+            r"recipe .*b\.toml: bases go in a circle: .*a\.toml → .*b\.toml → .*b\.toml",
+        ),
+        ({"a": "b.toml", "b": "x/../a.toml"}, r"recipe .*a\.toml: bases go in a circle"),
+        ({"a": "quickstar"}, r"recipe .*a\.toml: base: got 'quickstar', .*did you mean 'quickstart'\?"),
+        ({"a": "none.toml"}, r"recipe .*a\.toml: base: got '.*none\.toml', expected a readable text file"),
+        ({"a": 3}, r"recipe .*a\.toml: base: got 3, expected the name of a recipe or a \.toml file"),
+    ],
+)
+def test_bases_that_cannot_be_used(tmp_path: Path, files: dict[str, object], message: str) -> None:
+    (tmp_path / "x").mkdir()
+    for name, base in files.items():
+        (tmp_path / f"{name}.toml").write_text(f"base = {json.dumps(base)}\n")
+    with pytest.raises(ConfigError, match=message):
+        load_recipe(tmp_path / "a.toml")
+
+
+PAPER = {
+    f"paper-{hops}hop-{size}": (hops, model)
+    for hops in ("multi", "single")
+    for size, model in (("4b", "Qwen3-4B"), ("8b", "Qwen3-8B"), ("7b", "Qwen2.5-7B"))
+}
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_recipes_of_the_paper_are_its_setting(name: str) -> None:
+    """arXiv 2605.06200, table 3 and section 4.1."""
+    hops, model = PAPER[name]
+    recipe = load_recipe(name)
+    assert recipe.model.source == model
+    assert recipe.environment.id == {"multi": "a2tgpo/HotpotQA-v0", "single": "a2tgpo/NaturalQuestions-v0"}[hops]
+    environment, rollout, update = recipe.environment, recipe.rollout, recipe.update
+    assert (environment.protocol, environment.reward) == ("boxed", "em_format")
+    assert (environment.top_k, environment.max_searches) == (3, 6)
+    assert (rollout.questions, rollout.group_size, rollout.temperature) == (64, 16, 1.0)
+    assert (rollout.max_action_tokens, rollout.max_response_tokens, rollout.max_episode_tokens) == (0, 6192, 8192)
+    assert (update.mini_batches, update.learning_rate, recipe.training.steps) == (8, 1e-6, 240)
+    contenders = {contender.label: contender.recipe.build_algorithm() for contender in contenders_of(recipe)}
+    assert set(contenders) == {"a2tgpo", "igpo", "gigpo", "gspo", "grpo", "dapo"}
+    losses = {label: algorithm.loss for label, algorithm in contenders.items()}
+    widths = {label: (loss.clip_low, loss.clip_high, loss.kl_coefficient) for label, loss in losses.items()}
+    assert widths == {
+        "a2tgpo": (3e-3, 4e-3, 0.0),
+        "igpo": (0.2, 0.2, 0.001),
+        "gigpo": (0.2, 0.2, 0.001),
+        "gspo": (3e-4, 4e-4, 0.0),
+        "grpo": (0.2, 0.2, 0.001),
+        "dapo": (0.2, 0.28, 0.0),
+    }
+    dapo = contenders["dapo"]
+    assert isinstance(dapo, DAPO)
+    assert (dapo.overlong_buffer, dapo.overlong_factor, dapo.generation_batch) == (2000, 1.0, 3)
 
 
 def test_missing_and_broken_files(tmp_path: Path) -> None:
