@@ -17,13 +17,14 @@ from a2tgpo.errors import ConfigError
 MAX_QUERY: Final = 60
 
 
-def explain(episodes: Sequence[Episode], algorithm: Algorithm) -> str:
+def explain(episodes: Sequence[Episode], algorithm: Algorithm, question: str | None = None) -> str:
     """Every group's credit with all numbers that lead to it.
 
     Args:
         episodes: of one or several groups, as `a2tgpo.run_folder.log.read_episodes` reads them. Failed episodes have no
             credit and are left out.
         algorithm: with the parameters to explain.
+        question: only this one's groups are shown; the others still count where the algorithm compares groups.
 
     Raises:
         ConfigError: if no episode is left, or the algorithm needs information gain and none was recorded.
@@ -54,6 +55,8 @@ def explain(episodes: Sequence[Episode], algorithm: Algorithm) -> str:
     parts = [_header(algorithm), *workings.formulas, clip_range, ""]
     for number in range(table.num_groups):
         rows = (table.group == number).nonzero().flatten().tolist()
+        if question not in (None, played[rows[0]].question_id):
+            continue
         parts.append(f"── question {played[rows[0]].question_id}, {len(rows)} episodes ──")
         for row in rows:
             parts.extend(

@@ -1,9 +1,8 @@
-"""`a2tgpo play`: one episode in the terminal, with a person, the scripted expert or a trained model as the agent."""
+"""`a2tgpo play`: one episode in the terminal, played by a trained policy, or by you."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import gymnasium
 import tyro
@@ -15,22 +14,19 @@ from a2tgpo.commands.options import parse
 from a2tgpo.config import load_recipe
 from a2tgpo.config.settings import Natural
 from a2tgpo.display.lines import printable, say
+from a2tgpo.envs import Question
 from a2tgpo.envs.registration import check_id
 from a2tgpo.errors import ConfigError
-
-if TYPE_CHECKING:
-    from a2tgpo.run_folder.load import LoadedRun
-
-Agent = Callable[[str], str]
-"""What was shown last → the agent's text."""
 
 
 @dataclass(frozen=True)
 class PlayOptions:
-    """Whom to watch, and what is asked."""
+    """Watch the policy of a run in one episode, played as in training but greedily; or play one yourself."""
 
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = ""
-    """Folder of a finished run whose model plays; without one, you do."""
+    """Folder of a run whose policy plays; without one, you do."""
+    checkpoint: str = "last"
+    """`last`, `best` by held-out outcome, or the number of a step whose checkpoint is kept."""
     recipe: str = "quickstart"
     """Recipe whose environment is played when there is no run."""
     question: str = ""
@@ -42,69 +38,83 @@ class PlayOptions:
 
 
 def play(words: list[str], console: Console) -> int:
-    """Play one episode and print it turn by turn with the evidence scorer's information gain."""
+    """Play one episode and print it turn by turn."""
     options = parse(PlayOptions, words, "play")
-    from a2tgpo.run_folder.load import load_run
-
-    run = load_run(Path(options.run)) if options.run else None
-    recipe = load_recipe(options.recipe) if run is None else run.recipe
-    check_id(recipe.environment.id)
-    env = gymnasium.make(recipe.environment.id, split=options.split, **recipe.environment.arguments())
-    agent = _human(console) if run is None else _model_agent(run, env)
-    text, info = env.reset(seed=options.seed, options={"question_id": options.question} if options.question else None)
-    console.print(Panel(Text(printable(text)), title=Text(printable(f"question {info['question_id']}"))))
-    terminated = truncated = False
-    while not (terminated or truncated):
-        action = agent(text)
-        text, reward, terminated, truncated, info = env.step(action)
-        console.print(Panel(Text(printable(action)), title=f"turn {info['turn']}: {info['action']}", style="cyan"))
-        if text:
-            gain = info["information_gain"]
-            console.print(
-                Panel(
-                    Text(printable(text)),
-                    title="observation",
-                    subtitle=f"information gain {gain:+.2f} nats" if gain == gain else None,
-                )
-            )
-    golds = env.get_wrapper_attr("pool").find(info["question_id"]).answers
-    gold = printable(", ".join(golds))
-    say(console, f"{info['stop']}: reward {reward:g}, EM {info['em']:g}, F1 {info['f1']:.2f}; gold {gold}")
+    if options.run:
+        _watch(options, console)
+    else:
+        _by_hand(options, console)
     return 0
 
 
-def _human(console: Console) -> Agent:
+def _watch(options: PlayOptions, console: Console) -> None:
+    """The run's policy, in the rollout that training uses: the same prompt, template, limits and gain."""
+    from a2tgpo.information_gain import score_episodes
+    from a2tgpo.run_folder.load import checkpoint_named, load_run
+    from a2tgpo.training.evaluate import evaluate
+    from a2tgpo.training.parts import make_split
+    from a2tgpo.training.questions import fixed_subset
+
+    run = load_run(Path(options.run), checkpoint_named(options.checkpoint))
+    split = make_split(run.recipe, run.policy, run.engine, options.split, num_envs=1)
+    question = (
+        split.rollout.env.pool.find(options.question)
+        if options.question
+        else fixed_subset(split.questions, 1, options.seed)[0]
+    )
+    episode = score_episodes(
+        run.policy, evaluate(split.rollout, [question], seed=options.seed).episodes, run.scoring
+    ).episodes[0]
+    decode = run.policy.tokenizer.decode
+    for number, turn in enumerate(episode.turns):
+        title = f"question {question.id}" if number == 0 else "observation"
+        gain = None if number == 0 else episode.turns[number - 1].information_gain
+        _panel(console, decode(list(turn.context_ids)), title, gain=gain, whose="the policy's")
+        _panel(console, decode(list(turn.action_ids)), f"turn {number}: {turn.action}", style="cyan")
+    if episode.closing_ids:
+        gain = episode.turns[-1].information_gain
+        _panel(console, decode(list(episode.closing_ids)), "observation", gain=gain, whose="the policy's")
+    _ending(console, question, str(episode.stop), episode.outcome, episode.em, episode.f1)
+    if episode.error:
+        say(console, f"it failed: {printable(episode.error)}")
+
+
+def _by_hand(options: PlayOptions, console: Console) -> None:
+    recipe = load_recipe(options.recipe)
+    check_id(recipe.environment.id)
+    env = gymnasium.make(recipe.environment.id, split=options.split, **recipe.environment.arguments())
+    text, info = env.reset(seed=options.seed, options={"question_id": options.question} if options.question else None)
+    _panel(console, text, f"question {info['question_id']}")
     say(console, "Write one action, for example <search> words </search> or <answer> words </answer>.")
-
-    def ask(_text: str) -> str:
-        try:
-            return console.input("> ", markup=False)
-        except EOFError as error:
-            raise ConfigError(
-                "input: it ended before the episode did; expected one action a line until an answer or the last turn"
-            ) from error
-
-    return ask
-
-
-FREE_ACTION_TOKENS = 1024
-"""Sampled tokens per turn where the recipe sets no limit of their own."""
+    terminated = truncated = False
+    while not (terminated or truncated):
+        action = _asked(console)
+        text, reward, terminated, truncated, info = env.step(action)
+        _panel(console, action, f"turn {info['turn']}: {info['action']}", style="cyan")
+        if text:
+            gain = info["information_gain"]
+            _panel(console, text, "observation", gain=gain if gain == gain else None, whose="the evidence scorer's")
+    question = env.get_wrapper_attr("pool").find(info["question_id"])
+    _ending(console, question, str(info["stop"]), float(reward), info["em"], info["f1"])
 
 
-def _model_agent(run: "LoadedRun", env: gymnasium.Env[Any, Any]) -> Agent:
-    from a2tgpo.engines import Sampling, generate
+def _asked(console: Console) -> str:
+    try:
+        return console.input("> ", markup=False)
+    except EOFError as error:
+        raise ConfigError(
+            "input: it ended before the episode did; expected one action a line until an answer or the last turn"
+        ) from error
 
-    chat, engine, stop = run.chat, run.engine, env.get_wrapper_attr("protocol").stop_strings
-    limits = run.recipe.rollout
-    sampling = Sampling(limits.max_action_tokens or FREE_ACTION_TOKENS, stop, temperature=0.0)
-    ids: list[int] = []
-    last: list[int] = []
 
-    def act(text: str) -> str:
-        ids.extend(chat.observation_ids(text, last) if ids else chat.prompt_ids(text))
-        sample = generate(engine, [ids], sampling, [0])[0]
-        last[:] = sample.token_ids
-        ids.extend(sample.token_ids)
-        return chat.decode(sample.token_ids)
+def _panel(
+    console: Console, text: str, title: str, *, style: str = "none", gain: float | None = None, whose: str = ""
+) -> None:
+    """Text of a model, a passage or a person in a frame, with the gain of what led to it, if it has one."""
+    subtitle = None if gain is None else Text(f"information gain {gain:+.2f} nats ({whose})")
+    console.print(Panel(Text(printable(text)), title=Text(printable(title)), style=style, subtitle=subtitle))
 
-    return act
+
+def _ending(console: Console, question: Question, stop: str, outcome: float, em: float, f1: float) -> None:
+    gold = printable(", ".join(question.answers))
+    say(console, f"{stop}: outcome {outcome:g}, EM {em:g}, F1 {f1:.2f}; gold answers: {gold}")

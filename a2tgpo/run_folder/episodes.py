@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from a2tgpo.batch import Credit
 from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
 from a2tgpo.errors import ConfigError
-from a2tgpo.files import nulls
+from a2tgpo.files import nulls, read_json_lines
 
 _T = TypeVar("_T", Turn, Episode)
 CREDIT = ("advantage", "clip_scale", "weight")
@@ -74,6 +74,16 @@ def _made(kind: type[_T], data: Mapping[str, Any], parsed: dict[str, Any]) -> _T
     names = [entry.name for entry in dataclasses.fields(kind)]
     plain = {name: tuple(data[name]) if isinstance(data[name], list) else data[name] for name in names if name in data}
     return kind(**(plain | parsed))  # type: ignore[arg-type]  # each field has its own type
+
+
+def recorded_credit(path: Path) -> list[list[dict[str, float]]]:
+    """The credit of every turn of every episode of such a file, by the names in `CREDIT`; empty where none was
+    recorded.
+    """
+    return [
+        [{name: turn[name] for name in CREDIT if turn.get(name) is not None} for turn in row["turns"]]
+        for row in read_json_lines(path)
+    ]
 
 
 def read_episodes(path: Path) -> list[Episode]:

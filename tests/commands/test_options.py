@@ -29,7 +29,11 @@ SECTIONS: list[Any] = [Recipe, *filter(dataclasses.is_dataclass, typing.get_type
 def test_every_setting_and_option_has_a_sentence(kind: type) -> None:
     """Read from the source, as tyro does."""
     assert kind.__doc__
-    described = {entry.arg_name: entry.description for entry in docstring_parser.parse_from_object(kind).params}
+    described = {
+        entry.arg_name: entry.description
+        for owner in reversed(kind.__mro__[:-1])
+        for entry in docstring_parser.parse_from_object(owner).params
+    }
     hints = typing.get_type_hints(kind)
     for name, hint in hints.items():
         if not dataclasses.is_dataclass(hint):

@@ -69,8 +69,10 @@ def test_a_run_of_another_recipe_is_not_passed_off_as_this_one(
         replace(small(), update=UpdateSettings(mini_batches=1, micro_batch_tokens=99), study=StudySettings(seeds=(7,))),
         folder,
     )
-    with pytest.raises(ConfigError, match=r"was trained with training\.steps 1 \(now 5\), expected the same settings"):
-        check_same_recipe(replace(small(), training=replace(small().training, steps=5)), folder)
+    with pytest.raises(
+        ConfigError, match=r"was trained with training\.evaluate_every 1 \(now 5\), expected the same settings"
+    ):
+        check_same_recipe(replace(small(), training=replace(small().training, evaluate_every=5)), folder)
     (tmp_path / "small.toml").write_text(to_toml(small()))
     words = ("train", str(tmp_path / "small.toml"), "--runs", str(tmp_path), "--update.learning-rate", "0.5")
     assert "update.learning_rate 0.0004 (now 0.5)" in error_of(capsys, *words)
