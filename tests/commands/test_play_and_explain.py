@@ -196,5 +196,5 @@ def test_explain_runs_no_file_that_only_a_recipe_names(capsys: pytest.CaptureFix
     trap = tmp_path / "trap.py"
     trap.write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')\n")
     (file.parent.parent / "config.toml").write_text(to_toml(replace(RECIPE, algorithm=f"{trap}:Mine")))
-    assert "a file that a recipe names is only run on request" in error_of(capsys, "explain", "--episode", str(file))
+    assert "a file that a recipe names is run only on request" in error_of(capsys, "explain", "--episode", str(file))
     assert not (tmp_path / "sprung").exists()
