@@ -65,7 +65,8 @@ class A2TGPO(GainAlgorithm):
 
     def normalized_gain(self, table: TurnTable) -> Float[Tensor, "episode turn"]:
         """z_{i,k}; 0 on turns without a gain."""
-        return normalize(table.information_gain, self.gain_groups(table), table.scored, "population")
+        gain, groups = table.information_gain, self.gain_groups(table)
+        return normalize(gain, groups, table.scored, "population", floor=self.gain_floor)
 
     def gain_groups(self, table: TurnTable) -> Int[Tensor, "episode turn"]:
         """Number of the group in which a turn's gain is compared: its question and its turn index."""
@@ -97,17 +98,18 @@ class A2TGPO(GainAlgorithm):
         columns = {
             "gain": table.information_gain,
             "mean": mean.where(scored, torch.nan),
-            "std": std.where(scored, torch.nan),
+            "std": std.clamp(min=self.gain_floor).where(scored, torch.nan),
             "size": size.float().where(scored, torch.nan),
             "z": z.where(scored, torch.nan),
             "D": discounted_returns(z, self.gamma, order=t).where(scored, torch.nan),
             "terms": (scored.sum(dim=1, keepdim=True) - t).float().where(scored, torch.nan),
             "zR": over_turns(normalize(table.outcome, table.group, table.mask.any(dim=1), "population"), table),
         }
+        floor = f", at least {self.gain_floor:g}" if self.gain_floor else ""
         pool = "episodes at the same turn" if self.turn_groups else "turns"
         divisor, divided = ("/√terms", "/√{terms}") if self.variance_rescaling else ("", "")
         formulas = (
-            f"z = (gain − mean)/(std + 1e-6) over the question's {pool} (size values, population std)",
+            f"z = (gain − mean)/(std + 1e-6) over the question's {pool} (size values, population std{floor})",
             f"D = z + {self.gamma:g}·D of the next turn with a gain; terms = gains from here on",
             "zR = outcome normalised over the question's episodes (population std)",
             f"advantage = {self.ig_weight:g}·D{divisor} + zR; without a gain: zR",

@@ -117,11 +117,14 @@ def normalize(
     statistics: str,
     divide: bool = True,
     epsilon: float = EPSILON,
+    floor: float = 0.0,
 ) -> Float[Tensor, "*shape"]:
-    """z = (x − μ) / (σ + ε) within each group, or x − μ without `divide`; 0 in groups of one and outside `mask`."""
+    """z = (x − μ) / (max(σ, floor) + ε) within each group, or x − μ without `divide`; 0 in groups of one and outside
+    `mask`.
+    """
     mean, std, count = group_moments(values, group, mask, statistics)
     centred = (values - mean).where(mask & (count > 1), 0.0)
-    return centred / (std + epsilon) if divide else centred
+    return centred / (std.clamp(min=floor) + epsilon) if divide else centred
 
 
 def discounted_returns(

@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from a2tgpo.algorithms.base import Algorithm
 from a2tgpo.batch import TurnReward, TurnTable, information_gain_of, probability_gain_of, tabulate
-from a2tgpo.checks import choice_field
+from a2tgpo.checks import choice_field, number_field
 from a2tgpo.episode import Episode
 
 MEASURES: Final[Mapping[str, TurnReward]] = {"logprob": information_gain_of, "prob": probability_gain_of}
@@ -23,10 +23,15 @@ class GainAlgorithm(Algorithm):
     """What a gain is a difference of: `logprob`, mean log-probabilities of the gold answer's tokens (nats), or `prob`,
     their exponentials. Logs and curves are in nats whatever is credited.
     """
+    gain_floor: float = 0.0
+    """Smallest deviation that gains are divided by, in their own measure; 0 = as published. In bfloat16, rounding alone
+    makes gains differ (metric `gain_noise`), and divided by their own tiny spread such differences become credit.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
         choice_field(self, "gain_measure", MEASURES)
+        number_field(self, "gain_floor", 0.0)
 
     def tabulate(self, episodes: Sequence[Episode], turn_reward: TurnReward | None = None) -> TurnTable:
         return tabulate(episodes, turn_reward or MEASURES[self.gain_measure])

@@ -67,7 +67,7 @@ class IGPO(GainAlgorithm):
         pool = torch.cat([group_of_turns(table), table.group[:, None]], dim=1)
         if self.normalization == "separate":
             pool = 2 * pool + torch.cat([torch.zeros_like(table.state), torch.ones_like(table.group[:, None])], dim=1)
-        z = normalize(values, pool, mask, "population")
+        z = normalize(values, pool, mask, "population", floor=self.gain_floor)
         return z[:, :-1] + z[:, -1:].where(last_turn(table), 0.0)
 
     def workings(self, table: TurnTable) -> Workings:

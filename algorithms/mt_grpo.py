@@ -37,7 +37,9 @@ class MTGRPO(GainAlgorithm):
         first = table.scored & (seen_before == 0)
         turn_reward = table.information_gain.where(first, 0.0).sum(dim=1)
         outcome_term = normalize(table.outcome, table.group, everyone, "sample", epsilon=MT_GRPO_EPSILON)
-        turn_term = normalize(turn_reward, table.group, rewarded, "sample", epsilon=MT_GRPO_EPSILON)
+        turn_term = normalize(
+            turn_reward, table.group, rewarded, "sample", epsilon=MT_GRPO_EPSILON, floor=self.gain_floor
+        )
         combined = normalize(table.outcome + turn_reward, table.group, everyone, "sample", epsilon=MT_GRPO_EPSILON)
         advantage = over_turns(outcome_term, table) + (self.turn_weight * over_turns(turn_term, table)).where(
             seen_before == 0, 0.0

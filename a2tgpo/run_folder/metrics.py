@@ -69,6 +69,7 @@ SECTIONS: Final[tuple[Section, ...]] = (
         (
             *_gains("gain", "all searches"),
             *_gains("gain_turn_{k}", "searches in turn k, counted from 0"),
+            Metric("gain_noise", "nats", "largest change of a gain that is scored again in other company: rounding"),
             Metric("probe_token_share", "share", "tokens that the probes add to the episodes'"),
             Metric("probe_time_share", "share", "time that they add to the pass; where an evaluation is due"),
             Metric("probe_time_share_step", "share", "the same of the whole step"),

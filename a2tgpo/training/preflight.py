@@ -35,7 +35,9 @@ def check_retrieval(env: SearchQAVectorEnv) -> None:
         if isinstance(asked, LocalRetriever):
             continue
         try:
-            asked.search([env.questions[0].text], 1)
+            (found,) = asked.search([env.questions[0].text], 1)
+            if isinstance(found, RetrievalError):
+                raise found
         except (RetrievalError, OSError) as error:
             where = f" of corpus {corpus!r}" if corpus else ""
             raise RetrievalError(

@@ -14,7 +14,7 @@ from a2tgpo.config import Recipe, to_toml
 from a2tgpo.episode import Episode
 from a2tgpo.files import write_json_lines, write_text
 from a2tgpo.information_gain import Scores, score_episodes
-from a2tgpo.information_gain.metrics import probe_time_metrics
+from a2tgpo.information_gain.metrics import repeated_pass_metrics
 from a2tgpo.policy import Policy
 from a2tgpo.policy.load import load_policy
 from a2tgpo.run_folder.checkpoint import (
@@ -104,9 +104,9 @@ class Run:
         """Is the policy to be evaluated after the step just done?"""
         return self.step == self.recipe.training.steps or self.step % self.recipe.training.evaluate_every == 0
 
-    def probe_time(self, scores: Scores, seconds: Mapping[str, float]) -> dict[str, float]:
-        """What the probes added to the time of the step, see `probe_time_metrics`. It costs some passes, so only where
-        an evaluation is due.
+    def score_again(self, scores: Scores, seconds: Mapping[str, float]) -> dict[str, float]:
+        """What the probes added to the time of the step, and what rounding does to gains: see `repeated_pass_metrics`.
+        It costs some passes, so only where an evaluation is due.
         """
         if not scores.probe_tokens or not self.evaluation_due:
             return {}
@@ -115,13 +115,13 @@ class Run:
             scoring = self.parts.scoring if probes else self.parts.scoring.without_gain()
             return score_episodes(self.parts.policy, episodes, scoring)
 
-        return probe_time_metrics(run_pass, scores.played, self.recipe.update.micro_batch_tokens // 4, seconds)
+        return repeated_pass_metrics(run_pass, scores.played, self.recipe.update.micro_batch_tokens // 4, seconds)
 
     def finish_step(self, batch: ScoredBatch, updated: dict[str, float], seconds: dict[str, float]) -> None:
         """Write down what the step was, and do what is due after it: sampled episodes, evaluation, checkpoint."""
         cap = self.parts.algorithm.loss.importance_cap
         metrics = step_metrics(batch, self.recipe.rollout.questions, cap) | updated | seconds
-        metrics |= self.probe_time(batch.scores, seconds)
+        metrics |= self.score_again(batch.scores, seconds)
         self.record("train", metrics)
         self.watchdog(metrics)
         settings, last = self.recipe.training, self.step == self.recipe.training.steps

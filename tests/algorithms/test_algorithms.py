@@ -414,3 +414,21 @@ def test_bad_parameters_are_refused(build: object, message: str) -> None:
 def test_bad_tables_are_refused(changes: dict[str, torch.Tensor], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(A2TGPO_TABLE, **changes)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "expected"),
+    [
+        # gains -0.001, 0, 0.001 in one turn group: σ = √(2e-6/3 + 1e-8) = .000823
+        (A2TGPO(ig_weight=1.0), 1.2142),
+        (A2TGPO(ig_weight=1.0, gain_floor=0.05), 0.02),  # 0.001 / 0.05
+        (IGPO(gain_measure="logprob", normalization="separate"), 1.2142),
+        (IGPO(gain_measure="logprob", normalization="separate", gain_floor=0.05), 0.02),
+    ],
+)
+def test_a_floor_keeps_rounding_from_becoming_credit(algorithm: A2TGPO | IGPO, expected: float) -> None:
+    table = make_table([1, 1, 1], [2, 2, 2], [[-0.001], [0.0], [0.001]])
+    credit = algorithm(table)
+    assert credit.advantage[:, 0].tolist() == pytest.approx([-expected, 0.0, expected], rel=1e-3)
+    with pytest.raises(ValueError, match="gain_floor"):
+        replace(algorithm, gain_floor=-1.0)

@@ -40,7 +40,7 @@ EXPECTED = [
     "A2TGPO.gamma: got 'one', expected a number from 0 to 1",
     (
         "A2TGPO: got unknown parameter 'alpha', expected one of loss, generation_batch, max_resamples,"
-        " gain_measure, gamma, ig_weight, clip_modulation, turn_groups, variance_rescaling"
+        " gain_measure, gain_floor, gamma, ig_weight, clip_modulation, turn_groups, variance_rescaling"
     ),
     "0.0 3",
 ]

@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 import torch
 
+from a2tgpo.config import GainSettings
+from a2tgpo.envs import PROTOCOLS
 from a2tgpo.episode import Episode, StopReason, Turn
 from a2tgpo.information_gain import Scoring, score_episodes
+from a2tgpo.information_gain.cuts import released_cuts
 from tests.support.byte_models import byte_policy, byte_tokenizer
 from tests.support.plain_gains import ANSWER, GLUED, INVALID, SCAFFOLD, episode, plain_value, turn
 
@@ -120,3 +123,19 @@ def test_released_drops_exact_zeros_and_the_definition_keeps_them() -> None:
         step.information_gain
         for step in score_episodes(policy, [item], Scoring(SCAFFOLD, cut_rule="released")).episodes[0].turns
     ] == [None, None, None]
+
+
+def test_the_released_rule_finds_searches_of_every_protocol() -> None:
+    """A tool call behind a thought is cut where the call begins, not at the turn's first token."""
+    policy = byte_policy(max_tokens=2048)
+    encode = policy.tokenizer
+    thought, call = (
+        encode(text, add_special_tokens=False)["input_ids"]
+        for text in ("<think> more </think>\n", '<tool_call>{"name": "search"}</tool_call>')
+    )
+    item = episode(turn([1, 2], [*thought, *call]), turn([5], [*thought, *call]), turn([6], [7], ANSWER))
+    scoring = Scoring.of(PROTOCOLS["tool_call"], GainSettings(cut_rule="released"), 16384)
+    cuts = released_cuts(item, policy.tokenizer, scoring.search_tag)
+    assert cuts.positions[1] == item.action_starts[1] + len(thought)
+    for protocol in PROTOCOLS.values():
+        assert protocol.search_tag in protocol.tags

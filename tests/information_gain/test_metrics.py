@@ -8,7 +8,7 @@ import torch
 from a2tgpo.batch import TokenBatch
 from a2tgpo.episode import ActionKind, Episode
 from a2tgpo.information_gain import Scores
-from a2tgpo.information_gain.metrics import gain_metrics, probe_time_metrics
+from a2tgpo.information_gain.metrics import gain_metrics, repeated_pass_metrics
 from tests.support.plain_gains import ANSWER, INVALID, SEARCH, episode, turn
 
 
@@ -60,19 +60,21 @@ def test_a_batch_without_search_has_no_gains() -> None:
 
 def test_time_of_the_probes_is_the_shortest_of_each_three_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     now, seen = [0.0], list[tuple[int, bool]]()
-    seconds = {True: iter([9.0, 2.5, 3.0]), False: iter([2.0, 8.0, 2.2])}
+    seconds = {True: iter([9.0, 2.5, 3.0, 99.0]), False: iter([2.0, 8.0, 2.2])}
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
 
-    def run_pass(episodes: Sequence[Episode], probes: bool) -> None:
+    def run_pass(episodes: Sequence[Episode], probes: bool) -> Scores:
         seen.append((len(episodes), probes))
         now[0] += next(seconds[probes])
+        gain = 1.0 + (len(episodes) < 3) / 8  # scored in less company, it is an eighth larger
+        return scores_of(*[played(0, (SEARCH, gain), (ANSWER, None))] * len(episodes))
 
     episodes = [played(0, (SEARCH, 1.0), (ANSWER, None))] * 5  # 4 tokens each
     laps = {"seconds_rollout": 6.0, "seconds_gain": 5.0, "seconds_update": 9.0}
-    metrics = probe_time_metrics(run_pass, episodes, num_tokens=13, seconds=laps)
-    assert seen == [(3, True), (3, False)] * 3
+    metrics = repeated_pass_metrics(run_pass, episodes, num_tokens=13, seconds=laps)
+    assert seen == [*[(3, True), (3, False)] * 3, (1, True)]
     # 2.5 / 2 - 1; a fifth of 5 s are 1 s of 20
-    assert metrics == pytest.approx({"probe_time_share": 0.25, "probe_time_share_step": 0.05})
-    seconds = {True: iter([1.0] * 3), False: iter([1.0] * 3)}
-    probe_time_metrics(run_pass, episodes, num_tokens=3, seconds=laps)
-    assert seen[-1] == (1, False)  # one episode at least
+    assert metrics == pytest.approx({"probe_time_share": 0.25, "probe_time_share_step": 0.05, "gain_noise": 0.125})
+    seconds = {True: iter([1.0] * 4), False: iter([1.0] * 3)}
+    repeated_pass_metrics(run_pass, episodes, num_tokens=3, seconds=laps)
+    assert seen[-1] == (1, True)  # one episode at least

@@ -5,7 +5,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from a2tgpo.batch import collate
+from a2tgpo.batch import TokenBatch, collate
 from a2tgpo.episode import Episode, StopReason
 from a2tgpo.information_gain import Scoring, score_episodes
 from a2tgpo.information_gain.probes import Scaffold
@@ -172,3 +172,29 @@ def test_the_padding_side_of_the_tokenizer_does_not_matter() -> None:
         results.append(score_episodes(policy, batch, Scoring(SCAFFOLD)))
     policy.tokenizer.padding_side = before
     torch.testing.assert_close(results[0].values, results[1].values, atol=0, rtol=0, equal_nan=True)
+
+
+def test_rounding_does_not_tell_equal_episodes_of_a_group_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight times the same episode, among others of its length: in bfloat16 they once differed by where they stood."""
+    exact = byte_policy("llama", seed=3)
+    policy = Policy(exact.model, exact.tokenizer, passes_in=torch.bfloat16)
+    passes: list[list[int]] = []
+    take = TokenBatch.take
+
+    def counted(self: TokenBatch, rows: list[int]) -> TokenBatch:
+        passes.append([row for row in rows if row % 6 == 0])
+        return take(self, rows)
+
+    monkeypatch.setattr(TokenBatch, "take", counted)
+    batch = [
+        episode(turn(range(1, 9), [8, 9]), turn(range(20, 40), [3] * 4), turn([1], [2], ANSWER), group=0)
+        if row % 6 == 0
+        else episode(turn(range(1, 9), [8, 9]), turn(range(20, 40), [row] * 4), turn([1], [2], ANSWER), group=row % 6)
+        for row in range(48)
+    ]
+    for tokens in (10**6, 1200, 900):  # of about 80 places an episode
+        passes.clear()
+        scored = score_episodes(policy, batch, Scoring(SCAFFOLD, micro_batch_tokens=tokens))
+        assert [rows for rows in passes if rows] == [list(range(0, 48, 6))]
+        gains = {tuple(step.information_gain for step in item.turns) for item in scored.episodes if item.group == 0}
+        assert len(gains) == 1

@@ -1,6 +1,7 @@
 """Our environment and credit inside TRL: one real training step, and TRL's loss against ours on the same episodes."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ from a2tgpo.algorithms import A2TGPO, ALGORITHMS, DAPO, GRPO, GSPO, Algorithm, L
 from a2tgpo.batch import collate, spread
 from a2tgpo.bench import TINY_MODEL, Shape, bench_episodes, bench_policy
 from a2tgpo.engines.base import Request
+from a2tgpo.errors import RetrievalError, RolloutError
 from a2tgpo.policy import Policy
 from a2tgpo.training.score import TrainingBatch
 from a2tgpo.training.update import Updater
@@ -82,6 +84,50 @@ def test_one_training_step_moves_the_policy(tmp_path: Path) -> None:
     logged = trainer.state.log_history[0]
     assert logged["completions/mean_length"] > 0
     assert 0 <= logged["reward"] <= 1
+
+
+class Flaky:
+    """A retriever that refuses some words, always."""
+
+    def __init__(self, inner: Any, refused: set[str]) -> None:
+        self.inner, self.refused = inner, refused
+
+    def search(self, queries: Sequence[str], k: int) -> Any:
+        found = self.inner.search(queries, k)
+        return [
+            RetrievalError("HTTP 400", transient=False) if query in self.refused else hits
+            for query, hits in zip(queries, found, strict=True)
+        ]
+
+
+@pytest.mark.parametrize("algorithm", [A2TGPO(), GRPO()], ids=["with gain", "without"])
+def test_failed_searches_neither_end_the_training_nor_count(algorithm: Algorithm, tmp_path: Path) -> None:
+    trainer = trainer_of(algorithm, tmp_path)
+    pool = trainer.rollout.env.pool
+    object.__setattr__(pool, "retrievers", Flaky(pool.retrievers, {f"w{word}" for word in range(0, 20, 3)}))
+    episodes, batch = generated(trainer)
+    failed = [episode.failed for episode in episodes]
+    assert 0 < sum(failed) <= 4
+    for row, broken in enumerate(failed):
+        if broken:
+            assert not batch["tool_mask"][row].any()
+            assert not batch["advantages"][row].any()
+    # the others' credit is that of a group without the failed
+    grouped = [replace(episode, group=place // 4) for place, episode in enumerate(episodes)]
+    played = [episode for episode in grouped if not episode.failed]
+    credit = algorithm(algorithm.tabulate(played))
+    rows = [row for row, broken in enumerate(failed) if not broken]
+    torch.testing.assert_close(batch["advantages"][rows], spread(credit.advantage, batch["turn"][rows]))
+    assert torch.tensor(trainer.train().training_loss).isfinite()
+
+
+def test_a_search_engine_that_is_down_ends_the_training_with_its_cause(tmp_path: Path) -> None:
+    trainer = trainer_of(A2TGPO(), tmp_path)
+    pool = trainer.rollout.env.pool
+    object.__setattr__(pool, "retrievers", Flaky(pool.retrievers, {f"w{word}" for word in range(20)}))
+    trainer.max_failed = 0.1
+    with pytest.raises(RolloutError, match=r"episodes of a batch failed, .* \(retrieval: HTTP 400, \d times\)"):
+        trainer.train()
 
 
 @pytest.mark.parametrize(

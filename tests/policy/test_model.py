@@ -355,6 +355,28 @@ def test_rows_are_padded_rather_than_given_a_pass_of_their_own_while_that_is_che
     assert micro_batches([100] * 5 + [40] * 2, 1600) == [[0, 1, 2, 3, 4], [5, 6]]
 
 
+def test_rows_of_a_group_stay_together_where_they_fit() -> None:
+    # group 0 has rows of 9, 3 and 2 (27 places), group 1 of 8 and 8, group 2 of 30 and 30, which fit into none together
+    lengths, groups = [9, 8, 3, 8, 30, 2, 30], [0, 1, 0, 1, 2, 0, 2]
+    assert micro_batches(lengths, 32, groups) == [[4], [6], [0, 2, 5], [1, 3]]
+    assert micro_batches(lengths, 50, groups) == [[4], [6], [0, 2, 5, 1, 3]]  # 45 places
+    assert micro_batches(lengths, 60, groups)[0] == [4, 6]
+    assert micro_batches([5] * 6, 15, [0, 1, 0, 1, 0, 1]) == [[0, 2, 4], [1, 3, 5]]
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 3)), min_size=1, max_size=12), st.integers(1, 300))
+def test_groups_are_cut_within_the_budget_and_only_where_they_must(rows: list[tuple[int, int]], budget: int) -> None:
+    lengths, groups = [length for length, _ in rows], [group for _, group in rows]
+    found = micro_batches(lengths, budget, groups)
+    assert sorted(row for batch in found for row in batch) == list(range(len(rows)))
+    for batch in found:
+        assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= budget
+    for group in set(groups):
+        members = [row for row, own in enumerate(groups) if own == group]
+        fits = len(members) * max(lengths[row] for row in members) <= budget
+        assert not fits or any(set(members) <= set(batch) for batch in found)
+
+
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=9), st.integers(1, 200))
 def test_no_other_cut_of_the_sorted_rows_costs_less(lengths: list[int], budget: int) -> None:
     def cost(batches: Sequence[Sequence[int]]) -> float:
