@@ -39,6 +39,8 @@ class Played:
         """One row per question, as evaluations write them."""
         return {
             "question_id": self.question.id,
+            "question": self.question.text,
+            "gold_answers": list(self.question.answers),
             "hops": self.question.hops,
             "type": self.question.type,
             **{name: getattr(self, name) for name in ("answer", "em", "f1", "searches", "turns", "tokens")},

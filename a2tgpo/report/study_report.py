@@ -17,9 +17,10 @@ from a2tgpo.report import figures, tables
 from a2tgpo.report.page import page, script
 from a2tgpo.report.viewer import LIMIT, Collection, block, episode_files, section
 from a2tgpo.studies.comparable import Departure, check_comparable
+from a2tgpo.studies.comparisons import Comparison, Statistics, statistics_of
 from a2tgpo.studies.curves import WINDOW
 from a2tgpo.studies.study import Job, labels_of, load_study, usable
-from a2tgpo.studies.verdicts import Comparison, Statistics, power_sentence, statistics_of, words
+from a2tgpo.studies.verdicts import power_sentence, words
 
 PROTOCOL = (
     "corpus_sha256",
@@ -62,7 +63,7 @@ def write_report(study: Path, output: Path | None = None, allow: Sequence[str] =
             " with `a2tgpo compare`"
         )
     departures = check_comparable(good, [*recipe.study.allow, *allow])
-    statistics, collection = statistics_of(recipe, jobs), _episodes(good, limit)
+    statistics, collection = statistics_of(recipe, good), _episodes(good, limit)
     html = output or study / "report.html"
     body = _body(recipe, jobs, statistics, departures) + _references(study) + "<h2>Episodes</h2>" + section()
     write_text(html, page(f"Study {recipe.name}", body, [script("viewer.js")], [block(collection)]))
@@ -206,7 +207,7 @@ def _references(study: Path) -> str:
 
 def _published() -> str:
     """Figures from papers, each beside its protocol; never in one table with a study's."""
-    text = (resources.files("a2tgpo.baselines") / "published.csv").read_text(encoding="utf-8")
+    text = (resources.files("a2tgpo") / "baselines" / "published.csv").read_text(encoding="utf-8")
     rows = list(csv.reader(io.StringIO(text)))
     return (
         '<details><summary>Figures from papers, each with its protocol</summary><p class="quiet">Not comparable with'

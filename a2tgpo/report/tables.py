@@ -1,15 +1,21 @@
 """Tables of a study as HTML, Markdown and LaTeX."""
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from a2tgpo.means import Interval
+from a2tgpo.studies.comparisons import Comparison, Statistics
 from a2tgpo.studies.study import Job, final_intervals
-from a2tgpo.studies.verdicts import Comparison, Statistics, signed_points
+from a2tgpo.studies.verdicts import signed_points
 
 COLUMNS = {"em": "EM", "f1": "F1", "searches": "searches", "gain_per_turn": "gain / turn (nats)", "seconds": "seconds"}
 Rows = list[list[str]]
+_NUMBER = re.compile(r"[+−-]?[\d.,–]|$")
+"""How a cell of a column of numbers begins."""
+_LONG = 32
+"""Characters from which a cell may wrap."""
 
 
 def headline(jobs: Sequence[Job], statistics: Statistics) -> Rows:
@@ -60,11 +66,32 @@ def mcnemar(found: Sequence[Comparison]) -> Rows:
     return rows
 
 
-def html(rows: Rows) -> str:
-    """Every cell is escaped."""
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:])
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+def html(rows: Rows, links: Mapping[str, str] | None = None, *, tall: bool = False) -> str:
+    """Every cell is escaped. Columns of numbers stand to the right; long cells may wrap, others never do.
+
+    Args:
+        rows: the first row holds the column titles.
+        links: text of a first cell → where it leads, within the page.
+        tall: scroll within the table rather than show all of it.
+    """
+    text = [place == 0 or not all(_NUMBER.match(row[place]) for row in rows[1:]) for place in range(len(rows[0]))]
+
+    def cell(tag: str, place: int, value: str) -> str:
+        kinds = [*(["text"] if text[place] else []), *(["long"] if tag == "td" and len(value) > _LONG else [])]
+        inner = escape(value)
+        if tag == "td" and place == 0 and links and value in links:
+            inner = f'<a href="#{escape(links[value])}">{inner}</a>'
+        css = f' class="{" ".join(kinds)}"' if kinds else ""
+        return f"<{tag}{css}>{inner}</{tag}>"
+
+    head = "".join(cell("th", place, value) for place, value in enumerate(rows[0]))
+    body = "".join(
+        "<tr>" + "".join(cell("td", place, value) for place, value in enumerate(row)) + "</tr>" for row in rows[1:]
+    )
+    return (
+        f'<div class="scroll{" tall" if tall else ""}"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
 
 
 def markdown(rows: Rows) -> str:

@@ -144,10 +144,10 @@ def _sum_up(recipe: Recipe, jobs: list[Job], folder: Path, console: Console, *, 
     good = usable(jobs)
     if good:
         check_comparable(good, recipe.study.allow)
-        write_summary(recipe, jobs, folder)
+        write_summary(recipe, good, folder)
     if not quiet:
         for job in jobs:
             if job.problem:
                 say(console, f"left out: {job.name}: {job.problem}")
         if good:
-            print_summary(recipe, jobs, folder, console)
+            print_summary(recipe, good, folder, console)

@@ -43,18 +43,19 @@ class Job:
     @property
     def problem(self) -> str:
         """Why the run's numbers cannot be used; empty if they can."""
-        if not self.finished and (self.folder / CRASHED).is_file():
+        finished = self.finished
+        if not finished and (self.folder / CRASHED).is_file():
             lines = (self.folder / CRASHED).read_text(encoding="utf-8").strip().split("\n")
-            return f"crashed: {lines[-1] if lines else 'no message'}"
+            return f"crashed: {lines[-1] or 'no message'}"
         if not (self.folder / "metrics.jsonl").is_file():
-            return "finished, but metrics.jsonl is missing" if self.finished else "not started"
+            return "finished, but metrics.jsonl is missing" if finished else "not started"
         try:
             rows = read_metrics(self.folder)
-        except ValueError as error:
+        except ConfigError as error:
             return f"damaged: {error}"
-        if not self.finished and (self.folder / "finished").exists():
+        if not finished and (self.folder / "finished").exists():
             return "finished, but its config.toml is missing, damaged, or of a shorter run"
-        if not self.finished:
+        if not finished:
             return f"not finished: step {int(rows[-1]['step']) if rows else 0} of {self.recipe.training.steps}"
         evaluations = [row for row in rows if row["kind"] == "evaluation"]
         if not evaluations:
@@ -104,8 +105,8 @@ def usable(jobs: Sequence[Job]) -> list[Job]:
 
 
 def final_values(jobs: Sequence[Job]) -> Iterator[tuple[str, int, dict[str, float]]]:
-    """(label, seed, last evaluation with the run's seconds) of every usable run."""
-    for job in usable(jobs):
+    """(label, seed, last evaluation with the run's seconds) of usable runs."""
+    for job in jobs:
         yield (
             job.label,
             job.recipe.seed,
@@ -121,7 +122,7 @@ def run_seconds(folder: Path) -> float:
 
 
 def final_intervals(jobs: Sequence[Job]) -> dict[str, dict[str, Interval]]:
-    """Label → column of the final table → interval over its usable runs."""
+    """Label → column of the final table → interval over its runs, which must be usable."""
     rows = list(final_values(jobs))
     return {
         name: {

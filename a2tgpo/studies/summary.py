@@ -16,15 +16,18 @@ from a2tgpo.display.lines import say
 from a2tgpo.display.tables import show, table
 from a2tgpo.files import write_csv, write_json, write_text
 from a2tgpo.means import Interval
+from a2tgpo.studies.comparisons import statistics_of
 from a2tgpo.studies.curves import gain_panels, held_out_panels, histories
-from a2tgpo.studies.study import TABLE, Job, final_intervals, final_values, labels_of, usable
-from a2tgpo.studies.verdicts import as_json, statistics_of, words
+from a2tgpo.studies.study import TABLE, Job, final_intervals, final_values, labels_of
+from a2tgpo.studies.verdicts import as_json, words
 
 TITLES = {"em": "EM", "f1": "F1", "searches": "searches", "gain_per_turn": "gain/turn", "seconds": "seconds"}
 
 
 def write_summary(recipe: Recipe, jobs: Sequence[Job], folder: Path) -> None:
-    """Write `summary.csv`, `.json`, `.md`, `statistics.json`, `learning-curves.png` and `gain-per-turn.png`."""
+    """Write `summary.csv`, `.json`, `.md`, `statistics.json`, `learning-curves.png` and `gain-per-turn.png` over usable
+    runs.
+    """
     rows = list(final_values(jobs))
     names = sorted({name for _, _, values in rows for name in values if name not in ("kind", "step")})
     write_csv(
@@ -40,7 +43,7 @@ def write_summary(recipe: Recipe, jobs: Sequence[Job], folder: Path) -> None:
     statistics = statistics_of(recipe, jobs)
     write_json(folder / "statistics.json", as_json(statistics))
     write_text(folder / "summary.md", markdown(jobs) + "\n" + "".join(f"- {line}\n" for line in words(statistics)))
-    found, labels = histories(usable(jobs)), labels_of(usable(jobs))
+    found, labels = histories(jobs), labels_of(jobs)
     draw(held_out_panels(found, labels), folder / "learning-curves.png")
     draw(gain_panels(found, labels), folder / "gain-per-turn.png")
 

@@ -43,6 +43,8 @@ class Evaluation:
         return [
             {
                 "question_id": question.id,
+                "question": question.text,
+                "gold_answers": list(question.answers),
                 "hops": question.hops,
                 "type": question.type,
                 "answer": episode.answer,

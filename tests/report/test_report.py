@@ -85,6 +85,21 @@ def test_crashed_unfinished_and_broken_runs_are_listed_and_left_out(tmp_path: Pa
     assert "(1 seed × 40 questions)" in text
 
 
+def test_pages_run_no_code_that_a_folder_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = finished_study(tmp_path, StudySettings(algorithms=("a2tgpo", "grpo"), seeds=(0,)), episodes=8)
+    trap = tmp_path / "trap.py"
+    trap.write_text(f"open({str(tmp_path / 'sprung')!r}, 'w').close()\nclass Mine: pass\n")
+    for path in (study / "a2tgpo-s0" / "config.toml", study / "study.toml"):
+        named = path.read_text().replace('algorithm = "a2tgpo"', f'algorithm = "{trap}:Mine"')
+        named = named.replace('reward = "em"', f'reward = "{trap}:Mine"')
+        assert named != path.read_text()
+        path.write_text(named)
+    assert main(["view", str(study / "a2tgpo-s0")]) == 0
+    assert main(["report", str(study)]) == 0
+    assert not (tmp_path / "sprung").exists()
+    assert "z and clip ranges are left out: the algorithm" in (study / "a2tgpo-s0" / "episodes.html").read_text()
+
+
 def test_nan_metrics_draw_no_line() -> None:
     nothing, gap = Line((Point(0, math.nan),)), Line((Point(0, 1.0), Point(1, math.nan), Point(2, 2.0)))
     assert "no data" in svg.lines(Panel("t", "x", {"a": nothing}))
@@ -168,6 +183,53 @@ def test_viewer_in_a_browser(tmp_path: Path) -> None:
         assert browser.run("document.querySelectorAll('.masked').length") == 0
         browser.screenshot(tmp_path / "viewer.png")
         assert browser.errors == []
+
+
+@pytest.mark.parametrize("width", [1200, 400])
+def test_pages_open_at_the_top_with_the_question_in_view(tmp_path: Path, width: int) -> None:
+    chromium()
+    study = finished_study(tmp_path, FOUR, episodes=64)
+    write_viewer(study / "a2tgpo-s0", tmp_path / "view.html")
+    pages = write_report(study).html, tmp_path / "view.html"
+    with Browser(tmp_path / "profile", width=width) as browser:
+        browser.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500
+        )
+        for page in pages:
+            browser.open(page)
+            browser.wait("document.querySelectorAll('article.episode').length === 4")
+            assert browser.run("[scrollX, scrollY]") == [0, 0]
+            assert browser.run("['v-list', 'v-main'].map((id) => document.getElementById(id).scrollTop)") == [0, 0]
+            assert browser.run("document.getElementById('v-main').scrollLeft") == 0
+            assert browser.run(VISIBLE.format("#v-main .head h3"))
+            assert "Question 0" in browser.run("document.querySelector('#v-main .head h3').textContent")
+            assert browser.run(VISIBLE.format("#v-main .head p"))
+            assert "gold: right" in browser.run("document.querySelector('#v-main .head p').textContent")
+            assert browser.run("document.documentElement.scrollWidth <= window.innerWidth")
+        browser.key("ArrowRight")
+        browser.key("ArrowRight")
+        assert browser.run("scrollY") == 0  # moving between episodes moves the pane, not the page
+        assert browser.run("document.getElementById('v-main').scrollTop") == 0
+        assert browser.errors == []
+
+
+VISIBLE = """(() => {{
+  const nodes = [document.querySelector('{0}'), document.getElementById('v-main')];
+  const [inner, outer] = nodes.map((node) => node.getBoundingClientRect());
+  return inner.height > 0 && inner.top >= outer.top && inner.bottom <= outer.bottom && inner.left >= outer.left;
+}})()"""
+
+
+def test_tables_never_break_a_number(tmp_path: Path) -> None:
+    chromium()
+    with Browser(tmp_path / "profile", width=400) as browser:
+        browser.call("Emulation.setDeviceMetricsOverride", width=400, height=900, deviceScaleFactor=1, mobile=True)
+        browser.open(write_report(finished_study(tmp_path, FOUR)).html)
+        heights = browser.run(
+            "[...document.querySelectorAll('tr:not(:has(.long)) > *')].map((c) => c.getBoundingClientRect().height)"
+        )
+        assert len(heights) > 100
+        assert max(heights) < 2 * min(height for height in heights if height)
 
 
 def test_report_in_a_browser(tmp_path: Path) -> None:

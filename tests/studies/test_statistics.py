@@ -12,6 +12,7 @@ from scipy import stats
 
 from a2tgpo.cli import main
 from a2tgpo.config import Recipe, StudySettings
+from a2tgpo.studies.comparisons import Statistics, questions_of, results_of, statistics_of
 from a2tgpo.studies.simulation import Noise, simulate
 from a2tgpo.studies.statistics import (
     McNemar,
@@ -23,7 +24,7 @@ from a2tgpo.studies.statistics import (
     probability_of_improvement,
 )
 from a2tgpo.studies.study import load_study
-from a2tgpo.studies.verdicts import Statistics, statistics_of, words
+from a2tgpo.studies.verdicts import words
 from tests.support.finished_study import finished_study
 
 
@@ -155,7 +156,7 @@ def test_an_a_a_study_is_not_distinguishable(tmp_path: Path) -> None:
     said = words(statistics_of(recipe, jobs))
     assert said[0].startswith("again − grpo: ")
     assert said[0].endswith("3 seeds × 40 questions): not distinguishable")
-    assert said[1].startswith("With 3 seeds × 40 questions, differences under ")
+    assert said[1].startswith("With 3 seeds × 40 questions, the smallest difference detectable")
 
 
 def test_words_follow_the_numbers(tmp_path: Path) -> None:
@@ -166,9 +167,45 @@ def test_words_follow_the_numbers(tmp_path: Path) -> None:
     better, worse, power = words(found)
     assert "better, p = " in better
     assert "worse, p = " in worse
-    assert f"differences under {100 * found.detectable:.1f} points" in power
+    assert power.endswith(f"with 80 % power is {100 * found.detectable:.1f} points.")
 
 
 def test_a_study_of_one_has_nothing_to_compare() -> None:
-    assert words(Statistics("em", (), {}, ())) == ["One contender, so there is nothing to compare."]
+    assert words(Statistics("em", (), {}, (), {})) == ["One contender, so there is nothing to compare."]
     assert statistics_of(Recipe(study=StudySettings(algorithms=("grpo",))), []).comparisons == ()
+
+
+def test_unequal_question_sets_are_compared_on_what_is_common(tmp_path: Path) -> None:
+    study = StudySettings(algorithms=("a2tgpo", "grpo", "rloo"), seeds=(0, 1, 2))
+    recipe, jobs = load_study(finished_study(tmp_path, study))
+
+    def drop(run: str, lost: int) -> None:
+        path = tmp_path / "made" / run / "evaluations" / "step-000010.jsonl"
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[lost:]))
+
+    whole = statistics_of(recipe, jobs)
+    drop("a2tgpo-s1", 2)
+    drop("grpo-s0", 1)
+    found = statistics_of(recipe, jobs)
+    sizes = {comparison.contender: comparison for comparison in found.comparisons}
+    assert (sizes["a2tgpo"].difference.questions, sizes["a2tgpo"].left_out) == (38, 2)
+    assert (sizes["rloo"].difference.questions, sizes["rloo"].left_out) == (39, 1)
+    assert found.lacking == {"a2tgpo-s1": 2, "grpo-s0": 1}
+    assert "3 seeds × 38 questions, 2 left out that not all of these runs could play" in words(found)[0]
+    assert words(found)[-1].startswith("Not every run could play every question (a2tgpo-s1 lacks 2, grpo-s0 lacks 1)")
+    assert not whole.lacking
+    assert [comparison.left_out for comparison in whole.comparisons] == [0, 0]
+
+
+def test_won_and_lost_questions(tmp_path: Path) -> None:
+    recipe, jobs = load_study(finished_study(tmp_path, StudySettings(algorithms=("a2tgpo", "grpo"), seeds=(0, 1))))
+    results = results_of(jobs)
+    [comparison] = statistics_of(recipe, jobs).comparisons
+    questions = questions_of(results, comparison)
+    assert len(questions) == 40
+    for question in questions:
+        name = question.row["question_id"]
+        own, other = (sum(results[label][seed][name]["em"] for seed in (0, 1)) / 2 for label in ("a2tgpo", "grpo"))
+        assert question.difference("em") == own - other
+    mean = sum(question.difference("em") for question in questions) / 40
+    assert mean == pytest.approx(comparison.difference.mean)

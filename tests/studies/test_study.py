@@ -73,7 +73,7 @@ def test_study_runs_side_by_side_sums_up_and_is_continued(tmp_path: Path) -> Non
     printed = console.export_text()
     assert "study small" in printed
     assert "a2tgpo − grpo: " in printed
-    assert "differences under " in printed
+    assert "detectable with 80 % power" in printed
     assert json.loads((folder / "statistics.json").read_text())["comparisons"][0]["baseline"] == "grpo"
 
     longer = replace(

@@ -92,6 +92,7 @@
     state.group = i;
     state.episode = 0;
     state.open = false;
+    $("v-main").scrollTo(0, 0);
     const list = $("v-list");
     if (i * ROW < list.scrollTop) list.scrollTop = i * ROW;
     if ((i + 1) * ROW > list.scrollTop + list.clientHeight) list.scrollTop = (i + 1) * ROW - list.clientHeight;
@@ -118,7 +119,14 @@
     });
     main.append(columns);
     const chosen = columns.querySelector(".chosen");
-    if (chosen) chosen.scrollIntoView({ block: "nearest", inline: "nearest" });
+    if (chosen) showSideways(main, chosen);
+  };
+
+  // Only the pane moves: scrollIntoView would move the page as well, also when it opens.
+  const showSideways = (pane, node) => {
+    const [outer, inner] = [pane.getBoundingClientRect(), node.getBoundingClientRect()];
+    if (inner.left < outer.left) pane.scrollLeft += inner.left - outer.left - 12;
+    else if (inner.right > outer.right) pane.scrollLeft += Math.min(inner.right - outer.right + 12, inner.left - outer.left - 12);
   };
 
   const verdict = (e) => (e.em === 1 ? "✓ correct" : e.stop === "answered" ? "✗ wrong" : e.stop === "failed" ? "failed" : "truncated: " + e.stop);
