@@ -3,8 +3,9 @@ set.
 """
 
 import math
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from a2tgpo.commands.evaluated_sets import AskedSet, asked_sets
 from a2tgpo.commands.options import parse
 from a2tgpo.config import Recipe, load_recipe
 from a2tgpo.config.settings import Count, Natural, NotNegative
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 SIDE_BY_SIDE = 256
 """Episodes in flight together."""
+QUESTIONS = 400
+"""Questions per data set unless asked otherwise."""
 SHOWN_FROM = 20
 """Questions from which a question type gets a line in the terminal."""
 DIGITS = {"searches": 2, "turns": 2, "tokens": 0}
@@ -47,13 +51,21 @@ class EvaluateOptions:
     recipe: str = ""
     """Recipe whose environment and limits are used for a model folder or an agent."""
     datasets: tuple[str, ...] = ()
-    """Question files or folders, or ids like HotpotQA; without any, the recipe's own questions."""
+    """Question files or folders, or ids like HotpotQA, each perhaps with its split (`HotpotQA:validation`); without
+    any, the recipe's own questions.
+    """
+    suite: str = ""
+    """Public sets by one word, each with the split that papers report: search-qa (seven sets), multi-hop or
+    single-hop.
+    """
+    published: str = ""
+    """Model whose published figures are shown beside those of a suite, e.g. Qwen3-4B; by default the recipe's."""
     corpus: str = ""
-    """Corpus for --datasets; by default the paragraphs that came with the questions."""
+    """Corpus for --datasets and --suite; by default the paragraphs that came with the questions."""
     split: str = ""
     """By default `test`, for --datasets `all`."""
-    questions: Count = 400
-    """Questions per data set at most: a seeded draw from the split."""
+    questions: Natural = 0
+    """Questions per data set at most, a seeded draw from the split; 0 = 400, with --suite all."""
     samples: Count = 1
     """Episodes per question, for pass@k and mean@k; needs a temperature above 0."""
     temperature: NotNegative = 0.0
@@ -75,18 +87,27 @@ def evaluate(words: list[str], console: Console) -> int:
         )
     if options.output is not None:
         output_folder("--output", options.output)
+    sets = asked_sets(recipe, options.datasets, options.suite, options.split, options.corpus)
     from a2tgpo.training.parts import limit_threads
 
     limit_threads(recipe.model.threads)
     from a2tgpo.run_folder.load import load_model
+    from a2tgpo.studies.averages import averages
     from a2tgpo.studies.scorecard import fingerprint, lines_of, write_scorecard
 
     run = None if model is None else load_model(recipe, model)
-    rows = {name: _rows(options, changed, run) for name, changed in _environments(options, recipe).items()}
+    rows = {asked.name: _rows(options, asked, run) for asked in sets}
     lines = [line for name, found in rows.items() for line in lines_of(name, found)]
     who = " ".join(word for word in (options.agent, options.model) if word)
     samples = f"{options.samples} sample{'s' if options.samples > 1 else ''}"
     show(console, _table(lines, f"{who}, temperature {options.temperature:g}, {samples} per question"))
+    overall = averages(lines, {asked.name: asked.kind for asked in sets if asked.kind})
+    if overall:
+        head = ["EM, average over", "n", "samples", "sets"]
+        cells = [[one.name, str(one.questions), f"{one.over_samples:.4f}", f"{one.over_sets:.4f}"] for one in overall]
+        show(console, table(head, cells, caption="samples: every question counts alike; sets: every set does"))
+    if options.suite:
+        _print_published(options, recipe, sets, lines, console)
     for line in lines:
         if line.part == "all" and options.samples > 1:
             passes = "  ".join(f"{name} {value:.3f}" for name, value in line.values.items() if name.startswith("pass@"))
@@ -101,6 +122,9 @@ def evaluate(words: list[str], console: Console) -> int:
             "temperature": options.temperature,
             "seed": options.seed,
             "samples": options.samples,
+            "suite": options.suite,
+            "splits": {asked.name: asked.split for asked in sets},
+            "averages": [asdict(one) for one in overall],
         }
         write_scorecard(options.output, rows, described)
         say(console, f"written: {options.output / 'evaluation.jsonl'}, .csv, .json")
@@ -124,37 +148,19 @@ def _recipe_and_model(options: EvaluateOptions) -> tuple[Recipe, Path | None]:
     return load_recipe(options.recipe or recipe_file(folder)), found
 
 
-def _environments(options: EvaluateOptions, recipe: Recipe) -> dict[str, Recipe]:
-    """Name of a data set → the recipe with its environment."""
-    if not options.datasets:
-        return {recipe.environment.id: recipe}
-    from a2tgpo.envs.registration import DATASETS, NAMESPACE
-
-    found = {}
-    for name in options.datasets:
-        kind, file = (name, "") if name in DATASETS else ("SearchQA", name)
-        environment = recipe.environment.elsewhere(f"{NAMESPACE}/{kind}-v0")
-        environment = replace(environment, dataset=file, corpus=options.corpus)
-        found[name] = replace(recipe, environment=environment)
-    return found
-
-
-def _rows(options: EvaluateOptions, recipe: Recipe, run: "LoadedRun | None") -> list[dict[str, Any]]:
+def _rows(options: EvaluateOptions, asked: AskedSet, run: "LoadedRun | None") -> list[dict[str, Any]]:
     from a2tgpo.training.parts import make_env, make_split
     from a2tgpo.training.questions import fixed_subset
 
-    where = options.split or ("all" if options.datasets else "test")
-    number = min(options.questions, SIDE_BY_SIDE)
+    most = options.questions or (sys.maxsize if options.suite else QUESTIONS)
+    number = min(most, SIDE_BY_SIDE)
     if run is None:
-        env = make_env(recipe, where, number)
+        env = make_env(asked.recipe, asked.split, number)
         return _agent_rows(
-            options,
-            [question.id for question in fixed_subset(env.questions, options.questions, options.seed)],
-            env,
-            None,
+            options, [question.id for question in fixed_subset(env.questions, most, options.seed)], env, None
         )
-    split = make_split(recipe, run.policy, run.engine, where, number)
-    questions = fixed_subset(split.questions, options.questions, options.seed)
+    split = make_split(asked.recipe, run.policy, run.engine, asked.split, number)
+    questions = fixed_subset(split.questions, most, options.seed)
     if options.agent:
         from a2tgpo.baselines import Voice
 
@@ -194,6 +200,40 @@ def _policy_rows(
             row | {"sample": sample, "gold_probability": value} for row, value in zip(played.rows(), gold, strict=True)
         ]
     return [nulls(row) for row in rows]
+
+
+def _print_published(
+    options: EvaluateOptions, recipe: Recipe, sets: Sequence[AskedSet], lines: "Sequence[Line]", console: Console
+) -> None:
+    """Published figures for the same model under a line of their own, with the columns of the protocol that differ."""
+    from a2tgpo.baselines.published import Protocol, beside, described, models, published
+
+    model = options.published or Path(recipe.model.source).name
+    ours = Protocol(
+        corpus=recipe.environment.corpus or options.corpus,  # what a server holds is not known
+        retriever="" if "://" in recipe.environment.retriever else recipe.environment.retriever,
+        top_k=str(recipe.environment.top_k),
+        turns=str(recipe.environment.max_searches),
+        decoding=f"sampled, temperature {options.temperature:g}" if options.temperature else "greedy",
+        training_data="" if options.agent else _trained_on(recipe),
+    )
+    scores = {line.dataset: 100 * line.values["em"] for line in lines if line.part == "all"}
+    own = [options.agent or Path(options.model).name, *(f"{score:.1f}" for score in scores.values()), "here", "–"]
+    head, rows = beside(scores, ours, published(model))
+    if not rows:
+        say(console, f"no published figures for {model!r}; --published takes one of {', '.join(models())}")
+        return
+    show(console, table(head, [own], title=f"EM in percent, here ({described(ours)})"))
+    caption = "in the order of their sources; ≠ differs from the evaluation here, ? may differ: not ranked together"
+    show(console, table(head, rows, title=f"published for {model}, not comparable as they stand", caption=caption))
+
+
+def _trained_on(recipe: Recipe) -> str:
+    """The training set as papers call it; empty for others."""
+    from a2tgpo.envs.data.suites import public_set
+
+    known = public_set(recipe.environment.id.rpartition("/")[2].removesuffix("-v0"))
+    return known.title if known else ""
 
 
 def _table(lines: "Sequence[Line]", title: str) -> Table:
