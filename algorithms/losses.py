@@ -1,6 +1,6 @@
 """The policy loss: ratio, clip, aggregation, distance to a reference, entropy bonus. Pure functions of tensors."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import torch
@@ -108,17 +108,7 @@ class LossInputs:
 
     def __post_init__(self) -> None:
         shape = tuple(self.mask.shape)
-        for name in (
-            "logprobs",
-            "old_logprobs",
-            "advantage",
-            "clip_scale",
-            "turn",
-            "weight",
-            "sampler_logprobs",
-            "reference_logprobs",
-            "entropy",
-        ):
+        for name in (field.name for field in fields(self)):
             value: Tensor | None = getattr(self, name)
             if value is not None and tuple(value.shape) != shape:
                 raise ConfigError(
