@@ -159,7 +159,7 @@ def test_bfloat16_stays_near_float32() -> None:
     )
     low, high = (score_episodes(policy, [item], Scoring(SCAFFOLD)) for policy in (rounded, exact))
     assert low.logprobs.dtype == torch.float32
-    assert low.values[0].tolist() == pytest.approx(high.values[0].tolist(), rel=0.05, nan_ok=True)
+    assert low.values[0].tolist() == pytest.approx(high.values[0].tolist(), abs=0.03, nan_ok=True)
 
 
 def test_the_padding_side_of_the_tokenizer_does_not_matter() -> None:
