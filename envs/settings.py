@@ -134,7 +134,7 @@ def read_instructions(path: str | Path) -> str:
 class DataSettings:
     """Which questions are asked and where they are searched: every id but `Almanac`."""
 
-    dataset: str | Path | Sequence[str | Path] | Mapping[str, float] | None = None
+    dataset: str | Path | Sequence[str | Path] | Mapping[str, int | float] | None = None
     """A question file, a folder with one file per split, or a name below `$A2TGPO_DATA`; or several: a list, or an
     object of weights, in whose proportions they are asked.
     """

@@ -82,7 +82,7 @@ def load_items(settings: DataSettings) -> list[Item]:
         return next(iter(parts.values()))
     if isinstance(settings.dataset, Mapping):
         return mixed(parts, weights)
-    return mixed(parts, {name: len(items) for name, items in parts.items()})  # all of each
+    return mixed(parts, {name: float(len(items)) for name, items in parts.items()})  # all of each
 
 
 def _load(path: Path, settings: DataSettings) -> list[Item]:

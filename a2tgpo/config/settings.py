@@ -52,6 +52,8 @@ class EnvironmentSettings:
     """Split that training asks."""
     validation_split: str = "validation"
     """Split that evaluations during training ask."""
+    allow_overlap: bool = False
+    """Let training ask questions that the validation split asks too."""
     fictional: bool = True
     """Embedded world: replace every name by an invented one, so that no pretrained model can know an answer."""
     worlds: Count = 30

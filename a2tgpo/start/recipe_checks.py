@@ -8,6 +8,7 @@ from pathlib import Path
 from a2tgpo.config import Recipe
 from a2tgpo.engines import check_engine
 from a2tgpo.envs import SearchQAVectorEnv
+from a2tgpo.envs.data.splits import check_no_overlap
 from a2tgpo.envs.protocols import protocol_of
 from a2tgpo.errors import A2TGPOError, ConfigError
 from a2tgpo.policy.load import chat_over
@@ -84,5 +85,7 @@ def _checked_environments(recipe: Recipe) -> list[SearchQAVectorEnv]:
             f"rollout.questions: got {recipe.rollout.questions}, but the split has only {len(envs[0].questions)}"
             " questions; lower it or use a larger split"
         )
+    if not settings.allow_overlap:
+        check_no_overlap(envs[0].questions, envs[1].questions, settings.validation_split)
     check_retrieval(envs[0])
     return envs

@@ -85,13 +85,15 @@ def split_files(folder: Path) -> dict[str, list[Path]]:
 
 
 def overlap(ours: Iterable[Question], theirs: Iterable[Question]) -> list[tuple[Question, Question]]:
-    """Pairs of questions that ask the same, first of `ours` and first of `theirs`, whatever their ids."""
-    known: dict[str, Question] = {}
+    """Pairs of questions that ask the same over the same corpus, first of `ours` and first of `theirs`, whatever their
+    ids.
+    """
+    known: dict[tuple[str, str], Question] = {}
     for question in ours:
-        known.setdefault(question_key(question), question)
-    shared: dict[str, tuple[Question, Question]] = {}
+        known.setdefault((question.corpus, question_key(question)), question)
+    shared: dict[tuple[str, str], tuple[Question, Question]] = {}
     for question in theirs:
-        key = question_key(question)
+        key = (question.corpus, question_key(question))
         if key in known:
             shared.setdefault(key, (known[key], question))
     return list(shared.values())
@@ -108,5 +110,6 @@ def check_no_overlap(train: Iterable[Question], other: Iterable[Question], name:
         ours, theirs = shared[0]
         raise DataError(
             f"questions: {len(shared)} of the split {name!r} are also in the training split, for example"
-            f" {theirs.text!r} ({theirs.id} and {ours.id}); remove them from one of the two, or allow it"
+            f" {theirs.text!r} ({theirs.id} and {ours.id}); remove them from one of the two, or set"
+            " environment.allow_overlap to true"
         )

@@ -13,6 +13,7 @@ from a2tgpo.envs.retrieval import (
     Bm25Retriever, Cache, CircuitBreaker, HttpRetriever, RankBm25Retriever, Recorder, Retries, TimeLimit, resilient)
 from a2tgpo.envs.retrieval.dense import DenseRetriever
 from a2tgpo.envs.retrieval.server import RetrieverServer
+from a2tgpo.envs.settings import AlmanacSettings, DataSettings
 from a2tgpo.envs.wrappers import GainReward
 from a2tgpo.errors import A2TGPOError
 
@@ -43,6 +44,14 @@ def played(text="<search>x</search>", retriever=bm25, **settings):
 
 answer = "<answer>x</answer>"
 cases = [
+    *(("dataset", lambda wrong=wrong: DataSettings(dataset=wrong))
+      for wrong in ([], {}, 3, ["a", 3], {"a": "1"}, {"a": 0}, {"a": -1.0}, {"a": float("nan")})),
+    ("question_field: got 3", lambda: DataSettings(dataset="x", question_field=3)),
+    ("on_bad_row: got 'ignore'", lambda: DataSettings(dataset="x", on_bad_row="ignore")),
+    ("retriever: got None", lambda: DataSettings(dataset="x", retriever=None)),
+    ("retriever: got 'bm52'", lambda: DataSettings(dataset="x", retriever="bm52")),
+    ("retriever: got address 'http://h:99999'", lambda: DataSettings(dataset="x", retriever="http://h:99999")),
+    ("retriever: got None, expected a name", lambda: AlmanacSettings(retriever=None)),
     ("Question.answers: got 'Paris', expected a tuple of texts", lambda: Question("q", "Where?", "Paris")),
     ("Question.answers: got None", lambda: Question("q", "Where?", None)),
     ("Question.answers: got 3 in ('a', 3)", lambda: Question("q", "Where?", ("a", 3))),

@@ -92,6 +92,20 @@ def test_each_part_is_checked(files: dict[str, Any], change: tuple[str, object],
     assert message in refused(files, change)
 
 
+def test_questions_of_both_splits_are_refused_unless_allowed(files: dict[str, Any], tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for name, rows in (("train", QUESTIONS[:50]), ("dev", QUESTIONS[48:])):
+        renamed = [{**row, "id": f"{name}-{row['id']}", "question": str(row["question"]).upper()} for row in rows]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in renamed))
+    change = ("environment.dataset", str(folder))
+    message = refused(files, change)
+    assert "questions: 2 of the split 'validation' are also in the training split" in message
+    assert "environment.allow_overlap" in message
+    data = {**files, "environment": {**files["environment"], "dataset": str(folder), "allow_overlap": True}}
+    assert len(check_recipes([from_dict(Recipe, data)])) == 2
+
+
 def test_a_tokenizer_that_cannot_be_read(files: dict[str, Any]) -> None:
     (Path(files["model"]["source"]) / "tokenizer.json").write_text("{")
     assert "cannot be read" in refused(files)
