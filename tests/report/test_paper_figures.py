@@ -7,6 +7,7 @@ from typing import Any
 import matplotlib.image
 import pytest
 
+from a2tgpo.cli import main
 from a2tgpo.config import StudySettings
 from a2tgpo.report import paper_frames
 from a2tgpo.report.paper_figures import FIGURES, write_paper_figures
@@ -101,3 +102,9 @@ def test_algorithms_from_files_are_not_run(study: Path, tmp_path: Path) -> None:
         config.write_text(config.read_text().replace('algorithm = "a2tgpo"', f'algorithm = "{evil}:Evil"'))
     _, jobs = load_study(study)
     write_paper_figures(usable(jobs), tmp_path / "paper")
+
+
+def test_the_command_draws_them_beside_the_page(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(study), "--paper"]) == 0
+    assert len(list((study / "paper").glob("figure-*.png"))) == len(FIGURES)
+    assert "figure 1 (context similarity per turn index)" in capsys.readouterr().out
