@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "report": (
         "a2tgpo.commands.report:report",
-        "one HTML page about a study, and tables for papers: a2tgpo report runs/STUDY",
+        "one HTML page about a study or a run, and tables for papers: a2tgpo report runs/STUDY",
     ),
     "view": ("a2tgpo.commands.report:view", "one HTML page to browse a run's episodes: a2tgpo view runs/STUDY/RUN"),
     "false-calls": (

@@ -18,8 +18,8 @@ from a2tgpo.files import output_file
 class ReportOptions:
     """One self-contained HTML page about a study, with its episodes, and tables for papers."""
 
-    study: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")]
-    """Folder of a study, like runs/quickstart."""
+    study: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY|RUN")]
+    """Folder of a study, like runs/quickstart, or of a single run in it."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """The .html file to write; by default report.html in the study's folder."""
     allow: tuple[str, ...] = ()

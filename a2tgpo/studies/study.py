@@ -10,7 +10,7 @@ from a2tgpo.errors import ConfigError
 from a2tgpo.means import Interval
 from a2tgpo.run_folder.log import read_metrics
 from a2tgpo.run_folder.resume import is_finished
-from a2tgpo.studies.contenders import contenders_of
+from a2tgpo.studies.contenders import contenders_of, label
 
 TABLE = ("em", "f1", "searches", "gain_per_turn", "seconds")
 """Columns of the final table: exact match and F1 (0 … 1), searches per question, information gain per scored turn
@@ -80,15 +80,21 @@ def jobs_of(recipe: Recipe, study_folder: Path) -> list[Job]:
 
 
 def load_study(folder: Path) -> tuple[Recipe, list[Job]]:
-    """The recipe of a study on disk and its runs.
+    """The recipe of a study on disk and its runs. A single run is a study of itself.
 
     Raises:
-        ConfigError: if the folder is no study.
+        ConfigError: if the folder is neither.
     """
+    if (folder / "config.toml").is_file():
+        recipe = load_recipe(folder / "config.toml")
+        name = label(recipe.algorithm)
+        study = replace(recipe.study, algorithms=(recipe.algorithm,), seeds=(recipe.seed,), variants={}, ablate=())
+        alone = replace(recipe, name=folder.resolve().name, study=replace(study, baseline=name))
+        return alone, [Job(recipe, folder, name)]
     if not (folder / "study.toml").is_file():
         raise ConfigError(
-            f"study: got {str(folder)!r}, which has no study.toml; expected the folder of a study, as `a2tgpo compare`"
-            " writes it"
+            f"study: got {str(folder)!r}, which has neither study.toml nor config.toml; expected the folder of a study,"
+            " as `a2tgpo compare` writes it, or that of a run"
         )
     recipe = load_recipe(folder / "study.toml")
     return recipe, jobs_of(recipe, folder)

@@ -16,6 +16,7 @@ from a2tgpo.display.curves import Line, Panel, Point
 from a2tgpo.errors import ConfigError
 from a2tgpo.report import svg, tables, write_report, write_viewer
 from a2tgpo.report.page import data_block
+from a2tgpo.studies.study import load_study
 from tests.support.browser import Browser, chromium
 from tests.support.finished_study import EVIL, finished_study
 
@@ -131,8 +132,18 @@ def test_latex_and_markdown_escape() -> None:
     assert r"| x\|y |" in tables.markdown(rows)
 
 
+def test_a_single_run_is_reported_as_a_study_of_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = finished_study(tmp_path, StudySettings(algorithms=("grpo", "igpo"), seeds=(0, 1)), episodes=8) / "grpo-s1"
+    recipe, jobs = load_study(run)
+    assert [(job.name, job.label, job.recipe.seed) for job in jobs] == [("grpo-s1", "grpo", 1)]
+    assert recipe.study.baseline == "grpo"
+    assert main(["report", str(run)]) == 0
+    assert "with 8 episodes" in capsys.readouterr().out
+    assert "igpo" not in (run / "table.md").read_text()
+
+
 def test_no_study_no_run_no_episodes(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"has no study\.toml"):
+    with pytest.raises(ConfigError, match=r"has neither study\.toml nor config\.toml"):
         write_report(tmp_path)
     with pytest.raises(ConfigError, match=r"has no config\.toml"):
         write_viewer(tmp_path, tmp_path / "x.html")
