@@ -34,6 +34,12 @@ class Played:
     a model.
     """
     stop: StopReason
+    error: str = ""
+    """What broke, for FAILED episodes."""
+
+    @property
+    def failed(self) -> bool:
+        return self.stop is StopReason.FAILED
 
     def row(self) -> dict[str, Any]:
         """One row per question, as evaluations write them."""
@@ -62,6 +68,8 @@ class _Play:
     last_prompt: tuple[int, ...] = ()
     turns: int = 0
     searches: int = 0
+    error: str = ""
+    """Why the last search that broke did."""
     done: Played | None = None
 
 
@@ -99,22 +107,28 @@ class Player:
             if isinstance(engine, LocalRetriever):
                 self.passages |= {(corpus, passage.id): passage for passage in engine.passages}
 
-    def play(self, question_ids: Sequence[str], seed: int) -> list[Played]:
-        """One episode per question, in order. An episode depends on its question, its place and the seed only.
+    def play(self, question_ids: Sequence[str], seed: int, replays: int = 2) -> list[Played]:
+        """One episode per question, in order. An episode depends on its question, its place and the seed only; one in
+        which a search broke is played again, at most so many times, and has failed then.
 
         Raises:
             ConfigError: if the script ends without an answer, or generates without end.
         """
-        size = self.env.num_envs
-        return [
-            played
-            for start in range(0, len(question_ids), size)
-            for played in self._batch(question_ids[start : start + size], seed, start)
-        ]
+        size, played = self.env.num_envs, dict[int, Played]()
+        waiting = list(range(len(question_ids)))
+        for _ in range(1 + replays):
+            for start in range(0, len(waiting), size):
+                places = waiting[start : start + size]
+                batch = self._batch([question_ids[place] for place in places], seed, places)
+                played |= dict(zip(places, batch, strict=True))
+            waiting = [place for place in waiting if played[place].failed]
+            if not waiting:
+                break
+        return [played[place] for place in range(len(question_ids))]
 
-    def _batch(self, question_ids: Sequence[str], seed: int, start: int) -> list[Played]:
+    def _batch(self, question_ids: Sequence[str], seed: int, numbers: Sequence[int]) -> list[Played]:
         begun = self.env.begin(question_ids)
-        plays = [self._begin(place, prompt, seed, start + place) for place, (prompt, _) in enumerate(begun)]
+        plays = [self._begin(place, prompt, seed, numbers[place]) for place, (prompt, _) in enumerate(begun)]
         while active := [place for place, play in enumerate(plays) if play.done is None]:
             self._let_speak([plays[place] for place in active])
             active = [place for place in active if plays[place].done is None]
@@ -168,6 +182,7 @@ class Player:
         for place, step in self.env.advance(actions).items():
             play, info = plays[place], step.info
             play.turns, play.searches, play.in_a_row = info.turn, info.searches, 0
+            play.error = info.retrieval_error or play.error
             if info.stop is not None:
                 self._finish(play, info.stop, info.answer, info.em, info.f1)
             else:
@@ -194,4 +209,6 @@ class Player:
     def _finish(self, play: _Play, stop: StopReason, answer: str = "", em: float = 0.0, f1: float = 0.0) -> None:
         play.script.close()
         answer = answer if stop is StopReason.ANSWERED else ""
-        play.done = Played(play.question, answer, em, f1, play.searches, play.turns, play.tokens, stop)
+        error = f"retrieval: {play.error}" if play.error else ""
+        stop = StopReason.FAILED if error else stop
+        play.done = Played(play.question, answer, em, f1, play.searches, play.turns, play.tokens, stop, error)

@@ -15,6 +15,7 @@ from a2tgpo.envs import SearchQAVectorEnv
 from a2tgpo.episode import StopReason
 from a2tgpo.files import write_csv, write_json_lines
 from a2tgpo.means import Interval
+from a2tgpo.training.rollout import check_played
 
 COLUMNS = ("em", "f1", "searches", "turns", "tokens", "answered")
 TITLES = {"em": "EM", "f1": "F1", "searches": "searches", "turns": "turns", "tokens": "tokens", "answered": "answered"}
@@ -61,8 +62,13 @@ def reference_rows(
 
 
 def reference_of(name: str, label: str, played: Sequence[Played]) -> Reference:
-    """A row from an agent's episodes."""
-    return Reference(name, label, tuple(episode.row() for episode in played))
+    """A row from an agent's episodes; those that a search engine broke are left out.
+
+    Raises:
+        RolloutError: if most were.
+    """
+    check_played(played, 0.5, f"the agent {name!r}", "then play again")
+    return Reference(name, label, tuple(episode.row() for episode in played if not episode.failed))
 
 
 def terminal_table(references: Sequence[Reference], title: str) -> Table:

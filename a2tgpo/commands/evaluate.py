@@ -172,13 +172,14 @@ def _rows(options: EvaluateOptions, asked: AskedSet, run: "LoadedRun | None") ->
 
 def _agent_rows(options: EvaluateOptions, question_ids: list[str], env: Any, voice: Any) -> list[dict[str, Any]]:
     from a2tgpo.baselines import play
+    from a2tgpo.training.rollout import check_played
 
-    seeds = range(options.seed, options.seed + options.samples)
-    return [
-        played.row() | {"sample": seed - options.seed}
-        for seed in seeds
-        for played in play(options.agent, env, question_ids, seed, voice)
-    ]
+    rows = []
+    for sample in range(options.samples):
+        played = play(options.agent, env, question_ids, options.seed + sample, voice)
+        check_played(played, 0.5, f"the agent {options.agent!r}", "then evaluate again")
+        rows += [episode.row() | {"sample": sample} for episode in played if not episode.failed]
+    return rows
 
 
 def _policy_rows(

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
 
 from a2tgpo.engines.base import Engine, Sample, Sampling
 from a2tgpo.envs import Question, SearchQAVectorEnv
@@ -216,14 +217,25 @@ class Rollout:
         )
 
 
-def cause(episodes: Sequence[Episode]) -> str:
+@runtime_checkable  # test runs check annotations with isinstance
+class Attempt(Protocol):
+    """An episode of whatever player, as far as it concerns whether it could be played."""
+
+    @property
+    def failed(self) -> bool: ...
+
+    @property
+    def error(self) -> str: ...
+
+
+def cause(episodes: Sequence[Attempt]) -> str:
     """What most of the failed episodes failed of."""
     (error, count), *_ = Counter(episode.error for episode in episodes if episode.failed).most_common(1)
     return f"{error}" if count == 1 else f"{error}, {count} times"
 
 
-def check_played(episodes: Sequence[Episode], most: float, what: str, remedy: str) -> None:
-    """Was enough of it played for its numbers to mean something?
+def check_played(episodes: Sequence[Attempt], most: float, what: str, remedy: str) -> None:
+    """Was enough of it played for its numbers to mean something? What they rest on is said where something failed.
 
     Args:
         most: largest share of episodes that may have failed.
@@ -239,6 +251,9 @@ def check_played(episodes: Sequence[Episode], most: float, what: str, remedy: st
             f"rollout: {failed} of {len(episodes)} episodes of {what} failed, also when they were played again"
             f" ({cause(episodes)}), expected at most {most:.0%} (rollout.max_failed); fix what broke, {remedy}"
         )
+    if failed:
+        counts = failed, len(episodes), what, cause(episodes), len(episodes) - failed
+        log.warning("rollout: %d of %d episodes of %s failed (%s); its numbers rest on the other %d", *counts)
 
 
 def _turn_seed(play: _Play) -> int:

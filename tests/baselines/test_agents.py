@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from a2tgpo.baselines import AGENTS, AgentSpec, Played, Voice, play
 from a2tgpo.baselines.agents.lexical import best_span
 from a2tgpo.baselines.agents.react import EXAMPLES, worked
-from a2tgpo.baselines.reference import reference_rows, terminal_table, warnings_of, write_references
+from a2tgpo.baselines.reference import reference_of, reference_rows, terminal_table, warnings_of, write_references
 from a2tgpo.baselines.script import Generate, Opening, Script, search
 from a2tgpo.cli import main
 from a2tgpo.engines.base import Request
@@ -26,6 +26,7 @@ from a2tgpo.envs.entities import asked_about, content_words, entities
 from a2tgpo.envs.protocols.writing import written_answer, written_search
 from a2tgpo.envs.retrieval import Bm25Retriever
 from a2tgpo.episode import ActionKind, StopReason
+from a2tgpo.errors import RetrievalError, RolloutError
 from a2tgpo.policy.chat import Chat
 from tests.support.byte_models import byte_policy
 from tests.support.small_world import small_env
@@ -301,3 +302,32 @@ def test_whatever_is_written_is_read_as_that_action(text: str, name: str) -> Non
     protocol = PROTOCOLS[name]
     assert protocol.parse(written_search(protocol, text)).kind is ActionKind.SEARCH
     assert protocol.parse(written_answer(protocol, text)).kind is ActionKind.ANSWER
+
+
+class Flaky:
+    """A retriever whose calls of these numbers (from 1) fail."""
+
+    def __init__(self, inner: Any, broken: Sequence[int] | range) -> None:
+        self.inner, self.broken, self.calls = inner, broken, 0
+
+    def search(self, queries: Sequence[str], k: int) -> Any:
+        self.calls += 1
+        if self.calls in self.broken:
+            raise RetrievalError(f"call {self.calls}: HTTP 503")
+        return self.inner.search(queries, k)
+
+
+def test_agents_play_again_what_a_search_engine_broke() -> None:
+    env = people_env()
+    ids = [question.id for question in env.questions]
+    inner = env.pool.retrievers
+    object.__setattr__(env.pool, "retrievers", Flaky(inner, []))
+    undisturbed = play("lexical", env, ids)
+    object.__setattr__(env.pool, "retrievers", Flaky(inner, [1, 2]))
+    assert play("lexical", env, ids) == undisturbed
+    object.__setattr__(env.pool, "retrievers", Flaky(inner, range(1, 99)))
+    broken = play("lexical", env, ids)
+    assert {(played.failed, played.error.partition(":")[0]) for played in broken} == {(True, "retrieval")}
+    with pytest.raises(RolloutError, match=r"the agent 'lexical' failed, .* \(retrieval: call \d+: HTTP 503"):
+        reference_of("lexical", "x", broken)
+    assert len(reference_of("lexical", "x", [*undisturbed, *undisturbed, *broken]).rows) == 2 * len(undisturbed)
