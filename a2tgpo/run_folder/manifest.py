@@ -66,6 +66,7 @@ def manifest(
         "model_sha256": model_hash,
         "algorithm_sha256": file_sha256(Path(inspect.getfile(type(algorithm)))),
         "reward_sha256": _reward_hash(recipe.environment.reward),
+        **({"instructions_sha256": file_sha256(Path(given))} if (given := recipe.environment.instructions) else {}),
         "a2tgpo": __version__,
         "git_commit": _git_commit(),
         "python": platform.python_version(),
