@@ -121,7 +121,7 @@ def _table(name: str, beside: Path, derived: tuple[str, ...]) -> dict[str, Any]:
     if name in recipe_names():
         key, text = name, (resources.files("a2tgpo.recipes") / f"{name}.toml").read_text(encoding="utf-8")
     elif path.suffix == ".toml":
-        key, text = str(path.resolve()), read_text(role, path)
+        text, key = read_text(role, path), str(path.resolve())
     else:
         known = recipe_names()
         hint = did_you_mean(name, known)

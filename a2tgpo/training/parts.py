@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import gymnasium
 from gymnasium.vector import AutoresetMode
@@ -18,6 +19,11 @@ from a2tgpo.policy import Policy
 from a2tgpo.policy.load import chat_of, load_policy
 from a2tgpo.training.preflight import check_retrieval, usable_questions
 from a2tgpo.training.rollout import Rollout
+
+EVALUATED_TOGETHER: Final = 512
+"""Episodes of an evaluation that are in flight together at most; a split may have fewer questions than a recipe asks
+for.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +59,8 @@ def build(recipe: Recipe, model_folder: Path) -> Parts:
     train = make_split(
         recipe, policy, engine, recipe.environment.train_split, recipe.rollout.questions * recipe.rollout.group_size
     )
-    validation = make_split(
-        recipe, policy, engine, recipe.environment.validation_split, recipe.training.evaluate_questions
-    )
+    together = min(recipe.training.evaluate_questions, EVALUATED_TOGETHER)
+    validation = make_split(recipe, policy, engine, recipe.environment.validation_split, together)
     scoring = Scoring.of(train.rollout.env.protocol, recipe.information_gain, recipe.update.micro_batch_tokens)
     names = recipe.environment.train_split, recipe.environment.validation_split
     train, validation = (
