@@ -2,10 +2,11 @@
 
 The tests of a module are collected once. Each change then gets a process forked from there, in which the functions that
 it touches are given their new code, and the tests run until one fails. A change outside of functions (a default, a
-constant) is read by whoever imports the module, so for those the fork imports everything anew, from a tree of its own.
+constant) is read by whoever imports the module, so for those a fork imports everything anew, from a tree of its own.
 """
 
 import gc
+import importlib
 import json
 import os
 import resource
@@ -22,11 +23,15 @@ from tests.mutation.changes import Change
 
 CPU_SECONDS = 90
 """A change that makes the tests compute longer than this was noticed."""
+BROKEN = 70
+"""Exit code of a process that ended without a verdict."""
 OPTIONS = (
     "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0", "--timeout=0",
     "-W", "ignore::pytest.PytestAssertRewriteWarning",
 )  # fmt: skip
 """Of pytest; equal changes meet equal tests."""
+LIBRARIES = ("torch", "transformers", "gymnasium", "bm25s", "scipy.stats", "safetensors.torch")
+"""What takes long to import, and is not changed."""
 NEEDED = ("a2tgpo", "algorithms", "baselines", "docs", "envs", "examples", "tests", "pyproject.toml", "README.md")
 _OPTIMIZED = 1
 """Flag of the code of functions, which modules and class bodies do not have."""
@@ -53,13 +58,48 @@ def noticed(tree: Path, tests: Sequence[str], changes: Sequence[Change], workers
         workers: processes at a time.
 
     Raises:
-        RuntimeError: if a test fails without any change, so that a failure would tell nothing.
+        RuntimeError: if a test fails without any change, so that a failure would tell nothing, or a process ended
+            without a verdict.
     """
+    within = [change for change in changes if _is_within(tree, change)]
+    yield from _in_collected(tree, tests, within, workers)
+    for name in LIBRARIES:
+        importlib.import_module(name)
+    apart = [change for change in changes if change not in within]
+    yield from _each(apart, workers, partial(_run_apart, tree, tests))
+
+
+def _each(changes: Sequence[Change], workers: int, run: Callable[[Change], int]) -> Iterator[tuple[Change, bool]]:
+    """Each change in a process of its own, as they end."""
+    flying, waiting = dict[int, Change](), list(reversed(changes))
+    while waiting or flying:
+        while waiting and len(flying) < workers:
+            change = waiting.pop()
+            flying[_forked(partial(run, change))] = change
+        child, status = os.wait()
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status) == BROKEN:
+            raise RuntimeError(f"ended without a verdict: {flying[child]}")
+        yield flying.pop(child), status != 0
+
+
+def _run_apart(tree: Path, tests: Sequence[str], change: Change) -> int:
+    """The tests in a tree of the change's own, where everything is imported anew."""
+    own = copied(tree, tree.with_name(f"{tree.name}-{os.getpid()}"))
+    (own / change.module).write_text(change.source, encoding="utf-8")
+    try:
+        return _pytest(own, ["-x", *tests])
+    finally:
+        shutil.rmtree(own)
+
+
+def _in_collected(
+    tree: Path, tests: Sequence[str], changes: Sequence[Change], workers: int
+) -> Iterator[tuple[Change, bool]]:
     inward, outward = os.pipe()
 
     def collect_and_loop() -> int:
         os.close(inward)
-        return _pytest(tree, tests, _Loop(tree, tests, changes, workers, lambda line: os.write(outward, line.encode())))
+        return _pytest(tree, tests, _Loop(tree, changes, workers, lambda line: os.write(outward, line.encode())))
 
     child = _forked(collect_and_loop)
     os.close(outward)
@@ -68,51 +108,27 @@ def noticed(tree: Path, tests: Sequence[str], changes: Sequence[Change], workers
             number, found = json.loads(line)
             yield changes[number], found
     if os.waitpid(child, 0)[1]:
-        raise RuntimeError(f"fails without any change: python -m pytest {' '.join(tests)}")
+        raise RuntimeError(f"fails without any change, or ends without a verdict: python -m pytest {' '.join(tests)}")
 
 
 class _Loop:
     """Takes the place of pytest's own loop over the tests."""
 
-    def __init__(
-        self,
-        tree: Path,
-        tests: Sequence[str],
-        changes: Sequence[Change],
-        workers: int,
-        report: Callable[[str], object],
-    ) -> None:
-        self.tree, self.tests, self.changes, self.workers, self.report = tree, tests, changes, workers, report
+    def __init__(self, tree: Path, changes: Sequence[Change], workers: int, report: Callable[[str], object]) -> None:
+        self.tree, self.changes, self.workers, self.report = tree, changes, workers, report
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        unchanged = _forked(lambda: _run(session))
+        unchanged = _forked(partial(_run, session))
         if session.testsfailed or os.waitpid(unchanged, 0)[1]:
             os._exit(1)
-        flying = dict[int, int]()
-        for number, change in enumerate(self.changes):
-            if len(flying) == self.workers:
-                self._wait(flying)
-            flying[_forked(partial(self._try, session, change))] = number
-        while flying:
-            self._wait(flying)
+        for change, found in _each(self.changes, self.workers, partial(self._try, session)):
+            self.report(json.dumps([self.changes.index(change), found]) + "\n")
         os._exit(0)
 
-    def _wait(self, flying: dict[int, int]) -> None:
-        child, status = os.wait()
-        self.report(json.dumps([flying.pop(child), status != 0]) + "\n")
-
     def _try(self, session: pytest.Session, change: Change) -> int:
-        original = (self.tree / change.module).read_text(encoding="utf-8")
-        before, after = (compile(text, change.module, "exec") for text in (original, change.source))
-        if _outside(before) == _outside(after) and _exchange(self.tree / change.module, after):
-            return _run(session)
-        tree = copied(self.tree, self.tree.with_name(f"{self.tree.name}-{os.getpid()}"))
-        (tree / change.module).write_text(change.source, encoding="utf-8")
-        try:
-            return _pytest(tree, ["-x", *self.tests])
-        finally:
-            shutil.rmtree(tree)
+        _exchange(self.tree / change.module, compile(change.source, change.module, "exec"))
+        return _run(session)
 
 
 def _forked(work: Callable[[], int]) -> int:
@@ -120,7 +136,7 @@ def _forked(work: Callable[[], int]) -> int:
     child = os.fork()
     if child:
         return child
-    code = 2
+    code = BROKEN
     try:
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, 1)
@@ -168,17 +184,19 @@ def _functions(code: CodeType) -> Iterator[CodeType]:
             yield from _functions(constant)
 
 
-def _exchange(path: Path, module: CodeType) -> bool:
-    """Give the functions of a module, wherever they are held, the code of another version of it. False where one of
-    them cannot take it, since it holds on to other variables.
-    """
+def _is_within(tree: Path, change: Change) -> bool:
+    """Does the change touch the code of functions only, and not the variables that they hold on to?"""
+    source = (tree / change.module).read_text(encoding="utf-8")
+    before, after = (compile(text, change.module, "exec") for text in (source, change.source))
+    held, holding = ({code.co_qualname: code.co_freevars for code in _functions(side)} for side in (before, after))
+    return held == holding and _outside(before) == _outside(after)
+
+
+def _exchange(path: Path, module: CodeType) -> None:
+    """Give the functions of a module, wherever they are held, the code of another version of it."""
     codes, file = {code.co_qualname: code for code in _functions(module)}, os.path.realpath(path)
     for value in gc.get_objects():
-        if isinstance(value, FunctionType) and value.__code__.co_qualname in codes:
-            if os.path.realpath(value.__code__.co_filename) != file:
-                continue
-            code = codes[value.__code__.co_qualname]
-            if code.co_freevars != value.__code__.co_freevars:
-                return False
-            value.__code__ = code
-    return True
+        if type(value) is not FunctionType or value.__code__.co_qualname not in codes:
+            continue
+        if os.path.realpath(value.__code__.co_filename) == file:
+            value.__code__ = codes[value.__code__.co_qualname]
