@@ -29,10 +29,10 @@ class StepInfo:
     passage_ids: tuple[str, ...]
     """Of the passages shown, best first."""
     retrieval_failed: bool
-    """Did this turn's search break?"""
+    """Did this turn's search fail?"""
     retrieval_error: str
     retrieval_failures: int
-    """Searches of the episode that broke."""
+    """Searches of the episode that failed."""
     answer_logprob: float | None
     """The scorer's value of the gold answer by now; `None` without a scorer."""
     information_gain: float | None

@@ -32,16 +32,16 @@ class SharedWords:
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.passages = passages
 
-    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """The best `k` passages per query. Whatever goes wrong inside should be raised as `RetrievalError`: the agent
-        is told, the run goes on.
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage] | RetrievalError]:
+        """The best `k` passages per query. A query that fails alone has its error in their place; what fails altogether
+        should raise a `RetrievalError`. Either way the agent is told and the run continues.
         """
         return [self._best(query, k) for query in queries]
 
-    def _best(self, query: str, k: int) -> list[Passage]:
+    def _best(self, query: str, k: int) -> list[Passage] | RetrievalError:
         wanted = set(query.lower().split())
         if not wanted:
-            raise RetrievalError("got an empty query", transient=False)
+            return RetrievalError("got an empty query", transient=False)
         scored = [
             replace(passage, score=float(len(wanted & set(f"{passage.title} {passage.text}".lower().split()))))
             for passage in self.passages

@@ -1,7 +1,7 @@
 """A world: named entities of a few kinds and the functional relations between them.
 
 Three worlds are built from the same schema: the real one (`real_world`), the same graph with every name replaced by an
-invented one (`renamed`), and small ones whose relations are drawn anew over invented names (`drawn_world`), of which a
+invented one (`renamed`), and small ones whose relations are redrawn over invented names (`drawn_world`), of which a
 policy can see many without ever being able to remember an answer.
 """
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from a2tgpo.checks import did_you_mean
@@ -35,7 +36,7 @@ class RawRow:
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.columns = tuple(map(str, data))
-        self._spelling = {name.strip().lower(): name for name in self.columns} | {name: name for name in self.columns}
+        self._spelling = _spellings(self.columns)
         self._data = data
 
     def get(self, name: str) -> Any:
@@ -45,7 +46,7 @@ class RawRow:
 
     def is_empty(self, names: Sequence[str]) -> bool:
         """Has it one of these fields with an empty text?"""
-        values = [self._data.get(self.spelled(name)) for name in names]
+        values = [self._data.get(name) for name in self.present(names)]
         return any(isinstance(value, str) and not value for value in values)
 
     def spelled(self, name: str) -> str:
@@ -83,14 +84,30 @@ class RawRow:
 
     def first(self, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
         """(name as spelled, value) of those of the names that the row has."""
-        for name in names:
-            value = self.get(name)
-            if value is not None:
-                yield self.spelled(name), value
+        for name in self.present(names):
+            value = self._data.get(name)
+            if not _is_missing(value):
+                yield name, value
+
+    def present(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Those of the names that the row has, as it spells them, whatever their values."""
+        return _present(self.columns, tuple(names))
 
     def found(self) -> str:
         """What the row has, for messages."""
         return f"found the fields {', '.join(self.columns) or 'none'}"
+
+
+@lru_cache(maxsize=1024)
+def _spellings(columns: tuple[str, ...]) -> dict[str, str]:
+    """Names in small letters, and as they are, to the names as they are."""
+    return {name.strip().lower(): name for name in columns} | {name: name for name in columns}
+
+
+@lru_cache(maxsize=1024)
+def _present(columns: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    spellings = _spellings(columns)
+    return tuple(spellings[name] for name in names if name in spellings)
 
 
 def structured(value: Any, name: str) -> Any:

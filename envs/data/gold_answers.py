@@ -71,7 +71,7 @@ def answer_texts(value: Any, within: bool = False) -> tuple[str, ...]:
         within: is it an entry of a list?
 
     Raises:
-        ShapeError: for a value that is no answer.
+        ShapeError: for a value that is not an answer.
     """
     match value:
         case None:

@@ -9,7 +9,7 @@ from typing import Any
 from a2tgpo.envs.data.rows import CHUNK, BadRow, Row, decoded, iter_lines, object_row, open_text, parse_json
 from a2tgpo.errors import DataError
 
-_LISTS = ("Data", "data", "questions", "examples", "rows")
+_LISTS = ("Data", "data", "questions", "examples", "rows", "passages", "documents")
 """Fields under which a single object keeps its rows."""
 _COLUMNS = frozenset({"_id", "answer", "answers", "context", "contents", "id", "query", "question", "text", "title"})
 """Names of which an object of columns has at least one."""
@@ -39,8 +39,8 @@ def _line(path: Path, number: int, data: bytes) -> Row | BadRow:
 
 def iter_json(path: Path, max_row_bytes: int) -> Iterator[Row | BadRow]:
     """The rows of a JSON value: an array of objects, read piece by piece; or one object, which holds columns of equal
-    length, a list of rows (TriviaQA's `{"Data": […]}`), SQuAD's articles, or passages by title, each a text or a list
-    of sentences.
+    length, a list of rows (TriviaQA's `{"Data": […]}`), SQuAD's articles, rows by id, or passages by title, each a text
+    or a list of sentences.
 
     Raises:
         DataError: for any other value.
@@ -67,6 +67,8 @@ def _rows_of(path: Path, value: Any) -> Iterator[Any]:
             return (part for row in rows for part in _questions_of(row))
         if value and _COLUMNS.isdisjoint(value) and all(map(_is_text, value.values())):
             return ({"title": title, "text": text} for title, text in value.items())
+        if value and all(isinstance(row, Mapping) and not _COLUMNS.isdisjoint(row) for row in value.values()):
+            return ({"id": key, **row} for key, row in value.items())
         if value and all(isinstance(column, list | Mapping) for column in value.values()):
             return _of_columns(path, value)
     raise DataError(f"{path}: got a JSON {type(value).__name__}, expected an array of objects, or an object of columns")

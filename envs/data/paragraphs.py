@@ -62,8 +62,8 @@ def title_and_text(entry: Mapping[str, Any], title: str = "") -> tuple[str, str]
     fields = RawRow(entry)
     titles = (plain_text(value) for _, value in fields.first(_TITLES) if isinstance(value, str | int | float))
     title = next(titles, title)
-    for name in _TEXTS:
-        value = entry.get(fields.spelled(name))
+    for name in fields.present(_TEXTS):
+        value = entry.get(name)
         if isinstance(value, list) and len(value) > 1 and value[0] == f"{title}\n":
             value = value[1:]  # KILT's pages begin with their title
         text = _joined(value)

@@ -104,7 +104,7 @@ def object_row(path: Path, line: int, value: Any) -> Row | BadRow:
     broken = _lone_surrogate(value)
     if broken is not None:
         where = broken or "a field's name"
-        return BadRow(str(path), line, f"{where}: half of a surrogate pair, which is no character of any text")
+        return BadRow(str(path), line, f"{where}: half of a surrogate pair, which is not a character")
     return Row(str(path), line, value)
 
 

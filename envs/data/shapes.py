@@ -153,10 +153,17 @@ def _asked(value: Any, is_prompt: bool) -> str:
     """The question in a text or in the last message of a user; in a prompt, what follows "Question:" if it says so."""
     if isinstance(value, list):
         users = [turn.get("content") for turn in value if isinstance(turn, Mapping) and turn.get("role") == "user"]
-        value, is_prompt = users[-1] if users else None, True
+        value, is_prompt = _content(users[-1]) if users else None, True
     if not isinstance(value, str):
         raise ShapeError(f"question of type {type(value).__name__}, expected text or messages with one of a user")
     return value.rpartition("Question:")[2] if is_prompt else value
+
+
+def _content(content: Any) -> Any:
+    """The text of a message, which may be given in parts."""
+    if isinstance(content, list) and all(isinstance(part, Mapping) and part.get("type") == "text" for part in content):
+        return " ".join(str(part.get("text", "")) for part in content)
+    return content
 
 
 def _question_id(row: RawRow, dataset: str, fallback_id: str) -> tuple[str, str]:

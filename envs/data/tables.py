@@ -2,8 +2,9 @@
 
 Quotation marks are where such files go wrong: a mark that opens a field and is never closed would swallow the rows
 behind it. So a record is one line wherever one line can be read as a record. Only a field that is still open at the end
-of its line, in a line that cannot stand alone, takes in the following lines; in a TSV file only those that are no
-records by themselves. A mark that is never closed is a character of the text in TSV and a bad row in CSV.
+of its line takes in the following lines, and only if that makes a record; in a TSV file not where that line and the
+next have the right number of fields anyway. A mark that is never closed is a character of the text in TSV and a bad row
+in CSV.
 """
 
 import csv
@@ -19,7 +20,7 @@ Headerless = Callable[[Sequence[str]], tuple[str, ...] | None]
 
 _MAX_OPEN_BYTES = 1 << 20
 _MAX_OPEN_LINES = 1_000
-"""A quoted field that goes on for longer is taken for one that was never meant to be open."""
+"""A longer quoted field is taken for one that was never meant to be open."""
 
 
 def always_header(fields: Sequence[str]) -> tuple[str, ...] | None:
@@ -43,6 +44,8 @@ def iter_table(
             return
         if isinstance(first[1], BadRow):
             raise DataError(f"{first[1]}; the first line must name the columns")
+        if "\r" in first[1]:
+            raise DataError(f"{path}:1: lines end in carriage returns alone; save the file with newlines")
         reader = _Reader(lines, _delimiter(kind, first[1]))
         fields = reader.fields_of(first[1])
         names = headerless(fields)
@@ -120,13 +123,20 @@ class _Reader:
         fields, still_open = self._strict(text)
         if fields is not None and len(fields) == width:
             return fields, 1
-        if still_open:
+        if still_open and not self._stands_alone(text, width):
             longer = self._over_lines(text, width)
             if longer is not None:
                 return longer
         fields = self._literal(text)
         closed = self._delimiter == "\t" or text.count('"') % 2 == 0
         return (fields if len(fields) == width and closed else None), 1
+
+    def _stands_alone(self, text: str, width: int) -> bool:
+        """Is it a record of a TSV file, whatever its quotation marks say?"""
+        if self._delimiter != "\t" or len(self._literal(text)) != width:
+            return False
+        ahead = self._lines.peek(1)
+        return ahead is None or isinstance(ahead[1], BadRow) or len(self.fields_of(ahead[1])) == width
 
     def _over_lines(self, text: str, width: int) -> tuple[list[str], int] | None:
         """The record whose open field ends on a later line."""
@@ -135,8 +145,6 @@ class _Reader:
             ahead = self._lines.peek(len(parts))
             if ahead is None or isinstance(ahead[1], BadRow):
                 return None
-            if self._delimiter == "\t" and len(self.fields_of(ahead[1])) == width > 1:
-                return None  # a record by itself
             parts.append(ahead[1])
             size += len(ahead[1])
             if '"' in ahead[1]:

@@ -79,11 +79,11 @@ class Protocol(ABC):
 
     @abstractmethod
     def corrective(self) -> str:
-        """Told after an invalid action."""
+        """Shown after an invalid action."""
 
     @abstractmethod
     def retrieval_failure(self) -> str:
-        """Told when the search broke. Not an evidence block: nothing in it is evidence."""
+        """Shown when the search failed. Not an evidence block: nothing in it is evidence."""
 
     @abstractmethod
     def budget_spent(self) -> str:

@@ -29,8 +29,8 @@ class ToolCall(Protocol):
 
     Observations are the content of a message of the role `tool`: the chat template writes the markers around them, and
     only ever behind what is there already, so a longer prompt starts with the shorter one even where the template would
-    drop earlier thoughts. The thought is optional. JSON is read by a JSON parser; a call that is no JSON, names another
-    tool or lacks a query is invalid.
+    drop earlier thoughts. The thought is optional. JSON is read by a JSON parser; a call that is not JSON, names
+    another tool or lacks a query is invalid.
     """
 
     name: ClassVar[str] = "tool_call"

@@ -77,7 +77,7 @@ def check_passage(name: str, passage: object) -> None:
     """Refuse what is not a passage.
 
     Raises:
-        ConfigError: for another type, or an id, title or text that is no text.
+        ConfigError: for another type, or an id, title or text that is not a string.
     """
     parts = (passage.id, passage.title, passage.text) if isinstance(passage, Passage) else (None,)
     if not all(isinstance(part, str) for part in parts):

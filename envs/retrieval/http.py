@@ -274,12 +274,12 @@ def _passage(hit: Any) -> Passage:
         passage_id(title, text) if key is None else plain_text(key), title, text, _score(hit.get("score"))
     )
     if not all(encodable(part) for part in (passage.id, title, text)):
-        raise RetrievalError("answer has a document with half of a surrogate pair, which is no character of any text")
+        raise RetrievalError("answer has a document with half of a surrogate pair, which is not a character")
     return passage
 
 
 def _score(value: Any) -> float:
-    """A score; NaN where there is none, or one that is no number."""
+    """A score; NaN where there is none, or one that is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return math.nan
     try:

@@ -64,7 +64,7 @@ def is_address(name: str) -> bool:
 
 
 def check_name(name: str) -> None:
-    """Refuse what names no backend and is no address.
+    """Refuse a name that is neither a backend nor an address.
 
     Raises:
         ConfigError: naming the nearest.

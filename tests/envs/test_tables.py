@@ -38,6 +38,8 @@ STRAY = "never closed"
         ("a.tsv", 'id\ttext\ttitle\n1\t"a ""b"" c"\t"""Heroes"" (album)"\n', [["1", 'a "b" c', '"Heroes" (album)']]),
         ("a.tsv", 'id\ttext\n1\t"a\tb"\n2\tc\n', [["1", "a\tb"], ["2", "c"]]),
         ("a.tsv", 'id\ttext\ttitle\n1\t"two\nlines"\tT\n2\tb\tU\n', [["1", "two\nlines", "T"], ["2", "b", "U"]]),
+        ("a.tsv", 'text\ttitle\n"two\nlines"\tT\nb\tU\n', [["two\nlines", "T"], ["b", "U"]]),
+        ("a.tsv", 'text\ttitle\n"open\nb\tU\nc "d"\tV\n', [STRAY, ["b", "U"], ['c "d"', "V"]]),
         ("a.tsv", 'id\ttext\n1\t"two\n\nlines"\n2\tb\n', [["1", "two\n\nlines"], ["2", "b"]]),
         # CSV: marks mean quoting, and an open one is a bad row of its own
         ("a.csv", 'id,text\n1,"a, b"\n2,c\n', [["1", "a, b"], ["2", "c"]]),
@@ -87,6 +89,7 @@ def test_lines_are_named_by_their_first(tmp_path: Path) -> None:
         ("a.csv", b"\xff\xfei\x00d\x00", "got UTF-16, expected UTF-8"),
         ("a.jsonl", b"\xfe\xff\x00{", "got UTF-16, expected UTF-8"),
         ("a.csv", b"id,text,text\n1,a,b\n", r"columns \['text'\] twice"),
+        ("a.csv", b"question,answer\ra?,x\rb?,y\r", "lines end in carriage returns alone"),
         ("a.csv", b"\xff,a\n", "the first line must name the columns"),
     ],
 )

@@ -164,6 +164,12 @@ QUESTIONS: dict[str, tuple[dict[str, Any], tuple[str, ...], list[tuple[str, str]
         [("Kloford", "A city."), ("Wick", "A town.")],
         0,
     ),
+    "messages in parts": (
+        {"prompt": [{"role": "user", "content": [{"type": "text", "text": "Where?"}]}], "solution": "Kloford"},
+        ("Kloford",),
+        [],
+        0,
+    ),
     "other capitals": ({"QUESTION": "Where?", "Answers": ["Kloford"]}, ("Kloford",), [], 0),
 }
 
@@ -201,6 +207,11 @@ CORPORA: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
         json.dumps({"Kloford": ["A", " city."], "Wick": ["A town.", " Old.", " Small."]}),
         [(passage_id(*KLOFORD), *KLOFORD), (passage_id("Wick", "A town. Old. Small."), "Wick", "A town. Old. Small.")],
     ),
+    "by id.json": (
+        json.dumps({"7": {"title": "Kloford", "text": "A city."}, "8": {"id": "x", "title": "", "text": "A town."}}),
+        [("7", *KLOFORD), ("x", "", "A town.")],
+    ),
+    "below a name.json": (json.dumps({"passages": [{"id": 1, "text": "A city."}]}), [("1", "", "A city.")]),
     "KILT.jsonl": (
         json.dumps({"wikipedia_id": "290", "wikipedia_title": "Kloford", "text": ["Kloford\n", "A", "city."]}),
         [("290", *KLOFORD)],
