@@ -126,7 +126,7 @@ class _Worker:
         if self._process is None:
             self.pipe, other_end = _SPAWN.Pipe()
             process = _SPAWN.Process(target=_work, args=(other_end, self.set_up, self.place))
-            resource_tracker.ensure_running()  # its start, which comes with the first process, would unblock Ctrl-C
+            _start_tracker()
             blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             try:
                 process.start()
@@ -164,6 +164,21 @@ class _Worker:
             self._process.join(GRACE)
             self._process.kill()
             self._process.join()
+
+
+def _start_tracker() -> None:
+    """Start what multiprocessing keeps beside its processes: left to the first of them, its start would unblock Ctrl-C.
+    It removes what a killed worker leaves in the kernel, and need not complain about it.
+    """
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = "ignore:resource_tracker:UserWarning"
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
 
 
 def _work(pipe: Connection, set_up: Callable[[int], None], place: int) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,8 +58,8 @@ def outcome(root: Path) -> dict[str, Any]:
 def end(group: Group, how: str) -> None:
     if how == "kill worker":
         workers = group.children()
-        for pid in workers[-1:]:
-            os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it may just have ended
+            os.kill(workers[-1] if workers else group.parent.pid, signal.SIGKILL)
     elif how.startswith("Ctrl-C"):
         group.interrupt(ENDINGS.index(how) - 2)
     else:

@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,8 @@ def end(group: Group, how: str, workers: list[int]) -> None:
     elif how == "terminate parent":
         os.kill(group.parent.pid, signal.SIGTERM)
     elif how == "kill worker":
-        for pid in workers[-1:]:
-            os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it may just have ended
+            os.kill(workers[-1] if workers else group.parent.pid, signal.SIGKILL)
     else:
         group.interrupt(("Ctrl-C", "Ctrl-C twice", "Ctrl-C three times").index(how) + 1)
 

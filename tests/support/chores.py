@@ -1,5 +1,6 @@
 """Tasks for workers that need no time to import, and a parent that has them done: `python -m tests.support.chores`."""
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -15,6 +16,9 @@ STEPS = 4
 def chore(folder: Path, seconds: float) -> None:
     """Like a training run: step after step, each of which is kept; SIGTERM ends it after the step at hand."""
     stopping = False
+    held = multiprocessing.get_context(
+        "spawn"
+    ).RLock()  # as progress bars hold one, which stays in the kernel when a worker is killed
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         nonlocal stopping
@@ -26,7 +30,8 @@ def chore(folder: Path, seconds: float) -> None:
     for step in range(STEPS):
         if not stopping and not (folder / f"step-{step}").exists():
             time.sleep(seconds)
-            (folder / f"step-{step}").touch()
+            with held:
+                (folder / f"step-{step}").touch()
     signal.signal(signal.SIGTERM, before)
     if (folder / f"step-{STEPS - 1}").exists():
         (folder / "finished").touch()
