@@ -16,7 +16,7 @@ from a2tgpo.files import output_file
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """One self-contained HTML page about a study, with its episodes, and tables for papers."""
+    """One self-contained HTML page about a study or a run, with its episodes, and tables for papers."""
 
     study: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY|RUN")]
     """Folder of a study, like runs/quickstart, or of a single run in it."""

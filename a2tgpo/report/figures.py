@@ -8,26 +8,44 @@ from a2tgpo.display.curves import Line, Panel, Point
 from a2tgpo.files import read_json_lines
 from a2tgpo.means import mean
 from a2tgpo.report import svg
-from a2tgpo.studies.curves import History, gain_panels, held_out_panels, histories
+from a2tgpo.studies.curves import (
+    History,
+    end_panels,
+    gain_panels,
+    held_out_panels,
+    hops_panels,
+    training_panels,
+)
 from a2tgpo.studies.study import Job, labels_of
 
 PHASES = ("rollout", "gain", "update", "evaluation")
 
 
-def learning_curves(jobs: Sequence[Job]) -> str:
-    """Held-out scores over training: mean over seeds with the 95 % interval as a band."""
-    panels = held_out_panels(histories(jobs), labels_of(jobs))
-    return svg.legend(labels_of(jobs)) + _grid([svg.lines(panel) for panel in panels])
+def learning_curves(found: Sequence[History], labels: Sequence[str]) -> str:
+    """Held-out scores over training: mean over seeds with the 95 % interval as a band, single seeds as thin lines."""
+    panels = [*held_out_panels(found, labels), *end_panels(found, labels)]
+    return _charts(panels, labels)
 
 
-def gain_per_turn(jobs: Sequence[Job]) -> str:
+def by_hops(found: Sequence[History], labels: Sequence[str]) -> str:
+    """Held-out exact match of the questions of each number of hops."""
+    panels = hops_panels(found, labels)
+    return _charts(panels, labels) if panels else '<p class="quiet">These questions have no number of hops.</p>'
+
+
+def training_curves(found: Sequence[History], labels: Sequence[str]) -> str:
+    """What every training step measures, averaged over a few steps."""
+    return _charts(training_panels(found, labels), labels)
+
+
+def gain_per_turn(found: Sequence[History], labels: Sequence[str]) -> str:
     """Mean information gain of the searches at each turn index, over training."""
-    panels = gain_panels(histories(jobs), labels_of(jobs))
+    panels = gain_panels(found, labels)
     names = max((list(panel.lines) for panel in panels), key=len, default=[])
-    return svg.legend(names) + _grid([svg.lines(panel) for panel in panels])
+    return _charts(panels, names)
 
 
-def clip_scales(jobs: Sequence[Job]) -> str:
+def clip_scales(jobs: Sequence[Job], metrics: Sequence[History]) -> str:
     """Distribution of the search turns' clip scales in the last logged step, where an algorithm varies them."""
     found = {
         name: [value for job in jobs if job.label == name for value in _last_clip_scales(job)]
@@ -44,7 +62,6 @@ def clip_scales(jobs: Sequence[Job]) -> str:
         {name: Line(svg.histogram(values, low, high, 24)) for name, values in varied.items()},
         zero=True,
     )
-    metrics = histories(jobs)
     ranges = Panel(
         "middle, smallest and largest clip scale",
         "training step",
@@ -68,12 +85,11 @@ def search_counts(jobs: Sequence[Job]) -> str:
     return svg.legend(labels_of(jobs)) + _grid(charts)
 
 
-def time_split(jobs: Sequence[Job]) -> str:
+def time_split(found: Sequence[History], labels: Sequence[str]) -> str:
     """Seconds of a run by what they were spent on, mean over seeds."""
     rows: dict[str, dict[str, float]] = {}
-    metrics = histories(jobs)
-    for name in labels_of(jobs):
-        spent = [_seconds(history) for history in metrics if history.label == name]
+    for name in labels:
+        spent = [_seconds(history) for history in found if history.label == name]
         rows[name] = {phase: mean(run[phase] for run in spent) if spent else 0.0 for phase in PHASES}
     return svg.legend(PHASES).replace('class="legend"', 'class="legend plain"') + _grid(
         [svg.stacked(rows, "seconds of a run", "seconds")]
@@ -118,6 +134,10 @@ def _seconds(history: History) -> dict[str, float]:
             value = row.get(f"seconds_{phase}", 0.0)
             spent[phase] += 0.0 if math.isnan(value) else value
     return spent
+
+
+def _charts(panels: Sequence[Panel], names: Sequence[str]) -> str:
+    return svg.legend(names) + _grid([svg.lines(panel) for panel in panels])
 
 
 def _grid(charts: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from a2tgpo.display.curves import Number, Panel, Point
+from a2tgpo.display.curves import Line, Number, Panel, Point
 
 WIDTH: Final = 460
 HEIGHT: Final = 250
@@ -47,21 +47,18 @@ def lines(panel: Panel, *, colors: Mapping[str, int] | None = None) -> str:
     """
     places = colors or {name: index for index, name in enumerate(panel.lines)}
     shown = {name: [point for point in line.points if math.isfinite(point.y)] for name, line in panel.lines.items()}
-    values = [
-        value
-        for points in shown.values()
-        for point in points
-        for value in (point.y, point.low, point.high)
-        if math.isfinite(value)
-    ]
+    values = [value for line in panel.lines.values() for value in _extent(line) if math.isfinite(value)]
     if not values:
         return _frame(panel.title, NO_DATA)
     xs = [point.x for points in shown.values() for point in points]
     x_axis = _axis(min(xs), max(xs), LEFT, WIDTH - RIGHT, pad=0)
-    y_axis = _axis(min([*values, 0.0] if panel.zero else values), max(values), HEIGHT - BOTTOM, TOP)
+    drawn_values = [point.y for points in shown.values() for point in points]
+    bottom = min([*drawn_values, 0.0]) if panel.zero else min(values)  # no interval opens an axis below 0
+    y_axis = _axis(bottom, max(values), HEIGHT - BOTTOM, TOP)
     bands = "".join(_band(points, places[name], x_axis, y_axis) for name, points in shown.items())
+    runs = "".join(_runs(name, line, places[name], x_axis, y_axis) for name, line in panel.lines.items())
     drawn = "".join(_line(name, points, places[name], x_axis, y_axis) for name, points in shown.items() if points)
-    return _frame(panel.title, _grid(x_axis, y_axis, panel.x_title) + bands + drawn)
+    return _frame(panel.title, _grid(x_axis, y_axis, panel.x_title) + bands + runs + drawn)
 
 
 def bars(
@@ -178,9 +175,29 @@ def _band(points: Sequence[Point], place: int, x_axis: Axis, y_axis: Axis) -> st
     bounded = [point for point in points if math.isfinite(point.low) and math.isfinite(point.high)]
     if len(bounded) < 2:
         return ""
-    outline = [(point.x, point.high) for point in bounded] + [(point.x, point.low) for point in reversed(bounded)]
+    lows = [(point.x, max(point.low, y_axis.low)) for point in bounded]
+    outline = [(point.x, point.high) for point in bounded] + lows[::-1]
     corners = " ".join(f"{x_axis(x):.1f},{y_axis(y):.1f}" for x, y in outline)
     return f'<polygon class="band s{place % 7}" points="{corners}"/>'
+
+
+def _extent(line: Line) -> list[Number]:
+    """All values that a line needs room for."""
+    singles = [value for run in line.runs for value in run.values()] if len(line.runs) > 1 else []
+    return [*(value for point in line.points for value in (point.y, point.low, point.high)), *singles]
+
+
+def _runs(name: str, line: Line, place: int, x_axis: Axis, y_axis: Axis) -> str:
+    """The single runs; of one alone the line itself is all there is."""
+    if len(line.runs) < 2:
+        return ""
+    paths = (
+        " ".join(f"{x_axis(x):.1f},{y_axis(y):.1f}" for x, y in run.items() if math.isfinite(y)) for run in line.runs
+    )
+    return "".join(
+        f'<polyline class="run s{place % 7}" points="{path}"><title>{escape(name)}, a single seed</title></polyline>'
+        for path in paths
+    )
 
 
 def _line(name: str, points: Sequence[Point], place: int, x_axis: Axis, y_axis: Axis) -> str:

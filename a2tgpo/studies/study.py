@@ -90,7 +90,7 @@ def load_study(folder: Path) -> tuple[Recipe, list[Job]]:
         name = label(recipe.algorithm)
         study = replace(recipe.study, algorithms=(recipe.algorithm,), seeds=(recipe.seed,), variants={}, ablate=())
         alone = replace(recipe, name=folder.resolve().name, study=replace(study, baseline=name))
-        return alone, [Job(recipe, folder, name)]
+        return alone, [Job(recipe, folder.resolve(), name)]
     if not (folder / "study.toml").is_file():
         raise ConfigError(
             f"study: got {str(folder)!r}, which has neither study.toml nor config.toml; expected the folder of a study,"

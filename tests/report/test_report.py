@@ -5,6 +5,7 @@ shows it.
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,10 @@ def test_report_holds_everything_and_loads_nothing(tmp_path: Path) -> None:
     headings = (
         "What can",
         "Ablation",
+        "Questions won and lost",
         "Learning curves",
+        "Exact match by hops",
+        "Training",
         "Information gain per turn",
         "Clip ranges",
         "Searches",
@@ -48,6 +52,69 @@ def test_report_holds_everything_and_loads_nothing(tmp_path: Path) -> None:
     assert EVIL not in text
     assert (study / "table.md").read_text().startswith("| algorithm | seeds |")
     assert r"$\pm$" in (study / "table.tex").read_text()
+
+
+def test_everything_that_is_measured_is_drawn(tmp_path: Path) -> None:
+    text = write_report(finished_study(tmp_path, replace(FOUR, ablate=()))).html.read_text()
+    titles = re.findall(r'class="chart" [^>]*aria-label="([^"]*)"', text)
+    for title in (
+        "exact match, held out",
+        "exact match, sampled, held out",
+        "exact match, training questions",
+        "exact match, 1 hop",
+        "exact match, 2 hops",
+        "exact match, sampled, in training",
+        "entropy (nats per token)",
+        "share of tokens that the clip stops",
+        "distance to the policy before the step (nats)",
+        "share of invalid turns",
+        "engine against trainer (mean nats per token)",
+    ):
+        assert title in titles, title
+    assert "distance to the reference policy (nats)" not in titles  # it is 0 throughout
+    drawn = text[text.index('aria-label="exact match, held out"') :]
+    assert drawn[: drawn.index("</svg>")].count('class="run ') == 4 * 3  # every seed of four contenders
+    assert "turn 1, 10" in text
+    assert "turn 2, " not in text  # one step of three has it
+
+
+def test_shares_open_no_axis_below_zero() -> None:
+    panel = Panel("t", "x", {"a": Line((Point(0, 0.1, -3.0, 3.2), Point(1, 0.2, -2.0, 2.4)))}, zero=True)
+    assert "-1" not in re.findall(r">(-?[0-9.]+)</text>", svg.lines(panel))
+    assert "-2" in re.findall(r">(-?[0-9.]+)</text>", svg.lines(replace(panel, zero=False)))
+
+
+def test_a_single_run_has_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = finished_study(tmp_path, StudySettings(algorithms=("a2tgpo", "grpo"), seeds=(3,)), episodes=8)
+    run = study / "a2tgpo-s3"
+    assert main(["report", str(run)]) == 0
+    text = (run / "report.html").read_text()
+    assert "<h1>Run a2tgpo-s3</h1>" in text
+    assert "One contender, so there is nothing to compare." in text
+    assert "Questions won and lost" not in text
+    assert "nan" not in (run / "table.md").read_text()
+    (run / "finished").unlink()
+    assert main(["report", str(run)]) == 2
+    assert "a2tgpo-s3: not finished: step 10 of 10" in " ".join(capsys.readouterr().err.split())
+
+
+def test_from_a_comparison_to_its_questions(tmp_path: Path) -> None:
+    chromium()
+    study = finished_study(tmp_path, FOUR, skill=lambda label, _: 0.9 if label == "a2tgpo" else 0.2)
+    with Browser(tmp_path / "profile") as browser:
+        browser.open(write_report(study).html)
+        assert browser.run("document.querySelectorAll('details[open]').length") == 0
+        browser.run("[...document.querySelectorAll('td a')].find((a) => a.textContent === 'a2tgpo − grpo').click()")
+        browser.wait("document.querySelectorAll('details[open]').length === 1")
+        assert browser.run("document.querySelector('details[open] summary').textContent").startswith("a2tgpo − grpo: ")
+        box = "document.getElementById('questions-a2tgpo-grpo')"
+        assert browser.run(f"{box}.getBoundingClientRect().top < innerHeight")
+        first = browser.run(f"{box}.querySelector('tbody tr').innerText")
+        assert first.startswith("Who is number ")
+        assert EVIL.rstrip() in first
+        assert "✓ right, ✓ right, ✓ right" in first
+        assert browser.run("window.hacked") is None
+        assert browser.errors == []
 
 
 def test_data_block_cannot_be_left() -> None:

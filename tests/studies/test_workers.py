@@ -75,6 +75,7 @@ def test_a_step_that_takes_for_ever_does_not_keep_a_worker_alive(tmp_path: Path,
         assert group.wait_for(lambda: len(list(root.glob("*/pid-*"))) == 2)
         end(group, how, [])
         assert group.wait_until_gone() == (-signal.SIGKILL if how == "kill parent" else 130)
+    assert (tmp_path / "said").read_text() == ("" if how == "kill parent" else "stopped\n")
 
 
 def test_one_ctrl_c_lets_the_step_at_hand_end_and_begins_no_task(tmp_path: Path) -> None:

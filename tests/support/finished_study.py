@@ -51,15 +51,28 @@ def write_run(job: Job, questions: int, skill: float, episodes: int) -> None:
     for step in (0, 5, 10):
         right = rng.random(questions) < skill
         rows = [
-            {"question_id": f"q{i}", "em": float(hit), "f1": float(hit), "searches": 1.0 + i % 3}
+            {
+                "question_id": f"q{i}",
+                "question": f"Who is number {i}? {EVIL}",
+                "gold_answers": ["right"],
+                "hops": 1 + i % 2,
+                "answer": "right" if hit else "wrong",
+                "em": float(hit),
+                "f1": float(hit),
+                "searches": 1.0 + i % 3,
+            }
             for i, hit in enumerate(right)
         ]
         (job.folder / "evaluations" / f"step-{step:06d}.jsonl").write_text(
             "".join(json.dumps(row) + "\n" for row in rows)
         )
         scores = {"em": right.mean(), "f1": right.mean(), "searches": 2.0, "gain_per_turn": 1.0}
+        scores |= {"em_1_hops": right[::2].mean(), "em_2_hops": right[1::2].mean()}
+        scores |= {"em_sampled": right.mean() / 2, "em_train": right.mean()} if step != 5 else {}
         lines.append({"kind": "evaluation", "step": step, **scores, "seconds_evaluation": 1.0})
         train = {"em": 0.5, "gain_turn_0": 2.0, "gain_turn_1": 1.0, "clip_scale_min": 0.9, "clip_scale_max": 1.1}
+        train |= {"entropy": 0.5, "clip_fraction": 0.1, "kl_to_old": 1e-3, "loss_kl": 0.0, "invalid_turns": 0.0}
+        train |= {"sampler_mismatch": 1e-7} | ({"gain_turn_2": -30.0} if step == 5 else {})
         lines.append(
             {
                 "kind": "train",
