@@ -51,14 +51,12 @@ def manifest(
         model_hash: hash of the weights that training starts from.
         algorithm: whose source file is hashed.
     """
-    settings = dataclasses.asdict(recipe)
-    settings.pop("study")
     return {
-        "algorithm": settings.pop("algorithm"),
-        "algorithm_options": settings.pop("algorithm_options"),
-        "seed": settings.pop("seed"),
-        "recipe": settings.pop("name"),
-        "settings": settings,
+        "algorithm": recipe.algorithm,
+        "algorithm_options": recipe.algorithm_options,
+        "seed": recipe.seed,
+        "recipe": recipe.name,
+        "settings": _settings(recipe),
         "decoding": {"training_temperature": recipe.rollout.temperature, "evaluation_temperature": 0.0},
         "normalizer": "squad",
         "corpus_sha256": corpus_hash,
@@ -75,6 +73,12 @@ def manifest(
     }
 
 
+def _settings(recipe: Recipe) -> dict[str, Any]:
+    """The recipe without what has an entry of its own, and without the study."""
+    own = ("algorithm", "algorithm_options", "seed", "name", "study")
+    return {name: value for name, value in dataclasses.asdict(recipe).items() if name not in own}
+
+
 def _reward_hash(reward: str) -> str:
     """Of the file that a reward of one's own lies in; empty for the package's own rewards."""
     return file_sha256(Path(reward.rpartition(":")[0])) if names_file(reward) else ""
@@ -83,8 +87,11 @@ def _reward_hash(reward: str) -> str:
 def differences(
     first: Mapping[str, Any], second: Mapping[str, Any], varying: Iterable[str] = VARYING
 ) -> dict[str, tuple[Any, Any]]:
-    """Entries (dotted names) in which two manifests differ, apart from those that may vary."""
-    left, right = flat(first), flat(second)
+    """Entries (dotted names) in which two manifests differ, apart from those that may vary. A setting that a manifest
+    does not name, since it was written by a version without it, has its default.
+    """
+    defaults = flat({"settings": _settings(Recipe())})
+    left, right = ({**defaults, **flat(each)} for each in (first, second))
     skipped = tuple(varying)
     return {
         name: (left.get(name), right.get(name))
