@@ -24,7 +24,7 @@ from a2tgpo.files import nulls, output_folder
 
 if TYPE_CHECKING:
     from a2tgpo.run_folder.load import LoadedRun
-    from a2tgpo.studies.scorecard import Line
+    from a2tgpo.studies.scorecard import PartScores
     from a2tgpo.training.parts import Split
 
 SIDE_BY_SIDE = 256
@@ -204,7 +204,7 @@ def _policy_rows(
 
 
 def _print_published(
-    options: EvaluateOptions, recipe: Recipe, sets: Sequence[AskedSet], lines: "Sequence[Line]", console: Console
+    options: EvaluateOptions, recipe: Recipe, sets: Sequence[AskedSet], lines: "Sequence[PartScores]", console: Console
 ) -> None:
     """Published figures for the same model under a line of their own, with the columns of the protocol that differ."""
     from a2tgpo.baselines.published import Protocol, beside, described, models, published
@@ -237,7 +237,7 @@ def _trained_on(recipe: Recipe) -> str:
     return known.title if known else ""
 
 
-def _table(lines: "Sequence[Line]", title: str) -> Table:
+def _table(lines: "Sequence[PartScores]", title: str) -> Table:
     """Fits into 80 columns with one data set; the data sets' names are a column only where there are several."""
     names = list(dict.fromkeys(name for line in lines for name in line.values if not name.startswith(("pass@", "em_"))))
     lines = [line for line in lines if not line.part.startswith("type ") or line.questions >= SHOWN_FROM]
@@ -253,7 +253,7 @@ def _table(lines: "Sequence[Line]", title: str) -> Table:
     return table(head, rows, title=title if several else f"{lines[0].dataset}: {title}", caption=caption)
 
 
-def _cell(line: "Line", name: str) -> str:
+def _cell(line: "PartScores", name: str) -> str:
     value, half = line.values.get(name, math.nan), line.values.get(f"{name}_half", math.nan)
     if math.isnan(value):
         return "–"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from a2tgpo.means import mean
-from a2tgpo.studies.scorecard import Line
+from a2tgpo.studies.scorecard import PartScores
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Average:
     """Every set counts alike, as in Search-R1."""
 
 
-def averages(lines: Sequence[Line], kinds: Mapping[str, str]) -> list[Average]:
+def averages(lines: Sequence[PartScores], kinds: Mapping[str, str]) -> list[Average]:
     """Over all data sets, and over those of each kind where there are several kinds.
 
     Args:
@@ -33,7 +33,7 @@ def averages(lines: Sequence[Line], kinds: Mapping[str, str]) -> list[Average]:
     return [_average(name, found) for name, found in parts.items() if len(found) > 1]
 
 
-def _average(name: str, lines: Sequence[Line]) -> Average:
+def _average(name: str, lines: Sequence[PartScores]) -> Average:
     questions = sum(line.questions for line in lines)
     pooled = sum(line.questions * line.values["em"] for line in lines if line.questions) / max(questions, 1)
     return Average(name, questions, pooled, mean(line.values["em"] for line in lines))

@@ -22,7 +22,7 @@ from a2tgpo.studies.gpus import gpus_of_run, take_gpus
 from a2tgpo.studies.progress import progress
 from a2tgpo.studies.study import CRASHED, Job, jobs_of, usable
 from a2tgpo.studies.summary import print_summary, write_summary
-from a2tgpo.studies.workers import GRACE, Signals, Task, signals_counted, work_off
+from a2tgpo.studies.workers import GRACE, Signals, WorkerTask, signals_counted, work_off
 from a2tgpo.training.parts import limit_threads
 
 PATIENCE: Final = 2 * GRACE
@@ -88,7 +88,7 @@ def _train_all(
 ) -> None:
     if not jobs:
         return
-    tasks = [Task(job.name, train_job, (job, models[cache_key(job.recipe)])) for job in jobs]
+    tasks = [WorkerTask(job.name, train_job, (job, models[cache_key(job.recipe)])) for job in jobs]
     by_name = {job.name: job for job in jobs}
     each = max(gpus_of_run(job.recipe.model.device) for job in jobs)
     with progress(jobs, console) as tick:

@@ -24,7 +24,7 @@ BINS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PartScores:
     """Scores of one part of the questions."""
 
     dataset: str
@@ -49,7 +49,7 @@ class Calibration:
     """Mean squared distance between probability and outcome."""
 
 
-def lines_of(dataset: str, rows: Sequence[ResultRow]) -> list[Line]:
+def lines_of(dataset: str, rows: Sequence[ResultRow]) -> list[PartScores]:
     """All questions of a data set, then by hops, then by type (parts of one kind only where there are at least two)."""
     found = [_line(dataset, "all", rows)]
     for name, title in (("hops", "{} hops"), ("type", "type {}")):
@@ -59,7 +59,7 @@ def lines_of(dataset: str, rows: Sequence[ResultRow]) -> list[Line]:
     return found
 
 
-def _line(dataset: str, part: str, rows: Sequence[ResultRow]) -> Line:
+def _line(dataset: str, part: str, rows: Sequence[ResultRow]) -> PartScores:
     played = [dict(row) | {"answered": float(row["stop"] == "answered")} for row in rows if row["stop"] != "failed"]
     by_question: dict[str, list[float]] = {}
     for row in played:
@@ -72,7 +72,7 @@ def _line(dataset: str, part: str, rows: Sequence[ResultRow]) -> Line:
     samples = min((len(found) for found in by_question.values()), default=0)
     for k in (number for number in (2, 4, 8, 16, 32, 64) if number <= samples):
         values[f"pass@{k}"] = mean(pass_at(k, len(found), round(sum(found))) for found in by_question.values())
-    return Line(dataset, part, len(by_question), values)
+    return PartScores(dataset, part, len(by_question), values)
 
 
 def pass_at(k: int, samples: int, correct: int) -> float:

@@ -30,7 +30,7 @@ _SPAWN: Final = multiprocessing.get_context("spawn")
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class WorkerTask:
     """A call that a worker makes; all of it can be pickled."""
 
     name: str
@@ -67,13 +67,13 @@ def signals_counted() -> Iterator[Signals]:
 
 
 def work_off(
-    tasks: Sequence[Task],
+    tasks: Sequence[WorkerTask],
     workers: int,
     signals: Signals,
     *,
     set_up: Callable[[int], None],
     tick: Callable[[], None],
-    lost: Callable[[Task, int], None],
+    lost: Callable[[WorkerTask, int], None],
 ) -> None:
     """Do all tasks, or those that are begun when a signal comes.
 
@@ -118,11 +118,11 @@ class _Worker:
 
     place: int
     set_up: Callable[[int], None]
-    task: Task | None = None
+    task: WorkerTask | None = None
     pipe: Connection = field(init=False)
     _process: multiprocessing.process.BaseProcess | None = None
 
-    def begin(self, task: Task) -> None:
+    def begin(self, task: WorkerTask) -> None:
         if self._process is None:
             self.pipe, other_end = _SPAWN.Pipe()
             process = _SPAWN.Process(target=_work, args=(other_end, self.set_up, self.place))
@@ -138,7 +138,7 @@ class _Worker:
         with suppress(OSError):  # of a worker that is dying, which shows when its answer is read
             self.pipe.send(task)
 
-    def finished(self) -> tuple[Task, int | None]:
+    def finished(self) -> tuple[WorkerTask, int | None]:
         """The task that has ended, with the exit code of a worker that died over it."""
         assert self.task
         assert self._process

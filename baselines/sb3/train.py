@@ -133,7 +133,9 @@ def train(settings: Sb3Settings, worlds: Worlds, tensorboard: Path | None = None
         ConfigError: for an unknown algorithm.
     """
     spec = algorithm_of(settings.algorithm)
-    agent = agent_of(settings.algorithm, lambda: worlds.training(settings.gain_weight), settings.seed, tensorboard)
+    agent = untrained_agent(
+        settings.algorithm, lambda: worlds.training(settings.gain_weight), settings.seed, tensorboard
+    )
     questions = worlds.held_out.questions[: settings.evaluate_questions]
     held_out = worlds.evaluation()
     points = [(0, *score(agent, held_out, questions, spec.masked))]
@@ -156,7 +158,7 @@ def train(settings: Sb3Settings, worlds: Worlds, tensorboard: Path | None = None
     return Curve(settings, steps, em, searches)
 
 
-def agent_of(
+def untrained_agent(
     algorithm: str, make_env: Callable[[], gym.Env[Any, Any]], seed: int, tensorboard: Path | None = None
 ) -> Any:
     """An untrained agent of stable-baselines3 on `SIDE_BY_SIDE` environments, with the settings that learn here.

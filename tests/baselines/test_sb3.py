@@ -117,12 +117,12 @@ def test_foreign_environments_are_refused() -> None:
 
 def test_text_actions_are_refused() -> None:
     pytest.importorskip("stable_baselines3", reason="needs stable-baselines3: pip install 'a2tgpo[sb3]'")
-    from a2tgpo.baselines.sb3.train import agent_of
+    from a2tgpo.baselines.sb3.train import untrained_agent
 
     with pytest.raises(
         ValueError, match=r"got an environment with UnicodeText actions, expected numbers; wrap it: .*DiscreteSearch"
     ):
-        agent_of("ppo", search_env, seed=0)
+        untrained_agent("ppo", search_env, seed=0)
 
 
 def test_a_missing_package_names_the_command(

@@ -4,11 +4,11 @@ import pytest
 
 from a2tgpo.baselines.published import Protocol, beside, differences, models, published
 from a2tgpo.studies.averages import averages
-from a2tgpo.studies.scorecard import Line
+from a2tgpo.studies.scorecard import PartScores
 
 
-def line(dataset: str, questions: int, em: float, part: str = "all") -> Line:
-    return Line(dataset, part, questions, {"em": em})
+def line(dataset: str, questions: int, em: float, part: str = "all") -> PartScores:
+    return PartScores(dataset, part, questions, {"em": em})
 
 
 def test_over_samples_and_over_sets() -> None:

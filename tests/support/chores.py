@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from a2tgpo.studies.workers import Task, signals_counted, work_off
+from a2tgpo.studies.workers import WorkerTask, signals_counted, work_off
 
 STEPS = 4
 
@@ -43,7 +43,7 @@ def no_set_up(_place: int) -> None:
 
 def main(root: Path, chores: int, workers: int, seconds: float) -> int:
     with signals_counted() as signals:
-        tasks = [Task(f"{number}", chore, (root / f"{number}", seconds)) for number in range(chores)]
+        tasks = [WorkerTask(f"{number}", chore, (root / f"{number}", seconds)) for number in range(chores)]
         work_off(
             [task for task in tasks if not (root / task.name / "finished").exists()],
             workers,
