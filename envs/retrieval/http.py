@@ -162,7 +162,7 @@ class _Exchange:
             maker = http.client.HTTPSConnection if secure else http.client.HTTPConnection
             connection = maker(host, self._parts.port)
             connection.sock = self._socket
-            headers = {"Content-Type": "application/json", "Accept": "application/json", "Connection": "close"}
+            headers = {"Content-Type": "application/json", "Accept": "application/json"}
             connection.request("POST", path, body, headers)
             with connection.getresponse() as answer:
                 return answer.status, answer.reason, answer.read(_MAX_ANSWER_BYTES + 1)
