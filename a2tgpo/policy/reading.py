@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
+from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from a2tgpo.errors import ConfigError
 
 _SHOWN = 3
+_FLOATING: Final = frozenset({"F64", "F32", "F16", "BF16"})
+"""Formats of safetensors that hold a weight as it is; eight bits come with scales that nothing here applies."""
 _OWN_FILES: Final[dict[str, Any]] = {"local_files_only": True, "trust_remote_code": False}
 """Nothing is downloaded, and no code in the folder is run."""
 
@@ -21,7 +24,8 @@ def read_model(folder: Path) -> tuple[Any, Any]:
 
     Raises:
         ConfigError: if the folder, its `config.json`, its weights or its tokenizer is missing or cannot be read,
-            weights are pickles, missing, of another shape or not finite, or the model comes with code of its own.
+            weights are pickles, missing, of another shape or format or not finite, or the model comes with code of its
+            own.
     """
     tokenizer = read_tokenizer(folder)
     with _read_from(folder), _quiet():
@@ -65,11 +69,14 @@ def _read_from(folder: Path) -> Iterator[None]:
 
 
 def _check_weights(folder: Path, model: Any, told: dict[str, Any]) -> None:
+    parameters = {name for name, _ in model.named_parameters()}
+    rounded = [f"{name} {kind}" for name, kind in _kinds(folder) if name in parameters and kind not in _FLOATING]
     shapes = [f"{name} {tuple(there)}, not {tuple(needed)}" for name, there, needed in told["mismatched_keys"]]
     broken = [name for name, weight in model.state_dict().items() if not bool(weight.isfinite().all())]
     for problem, names in (
         ("lacks weights that the model needs", sorted(told["missing_keys"])),
         ("holds weights of other shapes than its config.json says", sorted(shapes)),
+        ("holds weights that are not floating point", rounded),
         ("holds weights that are NaN or infinite", broken),
     ):
         if names:
@@ -78,6 +85,14 @@ def _check_weights(folder: Path, model: Any, told: dict[str, Any]) -> None:
                 f"policy: {folder} {problem}: {', '.join(names[:_SHOWN])}{more}; expected the whole model, copy or save"
                 " it again"
             )
+
+
+def _kinds(folder: Path) -> Iterator[tuple[str, str]]:
+    """Name and number format of every tensor in the folder's files, as written: reading converts integers silently."""
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 - no mapping
+                yield name, tensors.get_slice(name).get_dtype()
 
 
 @contextmanager

@@ -86,6 +86,12 @@ def check_source(recipe: Recipe) -> None:
             f"warm_start.enabled: got true for {recipe.environment.id!r}, but only {ALMANAC!r} has a scripted expert;"
             " set it to false"
         )
+    if warm and recipe.environment.retriever.startswith("http"):
+        raise ConfigError(
+            f"environment.retriever: got {recipe.environment.retriever!r} with warm_start.enabled, but the scripted"
+            " expert reads the passages of its own worlds; expected bm25 or rank_bm25, or warm_start.enabled = false"
+            " and the folder of a model as model.source"
+        )
     if source in SOURCES:
         SOURCES[source].check(recipe)
     else:

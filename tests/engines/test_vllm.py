@@ -153,7 +153,7 @@ def test_stop_strings_of_several_tokens() -> None:
             text for text in free if text.isascii() and len(text) > 2 and len(tokenizer(text)["input_ids"]) > 1
         )[:10]
         samples = generate(engine, prompts, Sampling(24, strings), range(60))
-    stops, complete = Stops(tokenizer, strings, [tokenizer.eos_token_id]), 0
+    stops, complete = Stops(tokenizer, strings, policy.end_token_ids), 0
     for sample in samples:
         ends = [index for index in range(len(sample.token_ids)) if stops.completed(sample.token_ids[: index + 1])]
         assert ends == ([len(sample.token_ids) - 1] if sample.complete else [])

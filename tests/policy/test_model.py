@@ -265,6 +265,10 @@ NORM, UP = "model.norm.weight", "model.layers.0.mlp.up_proj.weight"
             lambda weights: weights.update({UP: torch.zeros(3, 5)}),
             rf"of other shapes than its config.json says: {UP} \(3, 5\), not \(64, 32\);",
         ),
+        (
+            lambda weights: weights.update({NORM: weights[NORM].long()}),
+            rf"weights that are not floating point: {NORM} I64;",
+        ),
         (lambda weights: weights[NORM].fill_(torch.nan), rf"weights that are NaN or infinite: {NORM};"),
         (lambda weights: weights[UP][0].fill_(torch.inf), rf"weights that are NaN or infinite: {UP};"),
     ],

@@ -106,6 +106,12 @@ def test_questions_of_both_splits_are_refused_unless_allowed(files: dict[str, An
     assert len(check_recipes([from_dict(Recipe, data)])) == 2
 
 
+def test_the_expert_reads_the_passages_of_its_own_worlds() -> None:
+    """A server has other passages, or the same ids of other worlds."""
+    message = refused({"environment": {"worlds": 2}}, ("environment.retriever", "http://127.0.0.1:1"))
+    assert "environment.retriever: got 'http://127.0.0.1:1' with warm_start.enabled" in message
+
+
 def test_a_tokenizer_that_cannot_be_read(files: dict[str, Any]) -> None:
     (Path(files["model"]["source"]) / "tokenizer.json").write_text("{")
     assert "cannot be read" in refused(files)
