@@ -80,7 +80,12 @@ class Chat:
         roles = [*(["tool"] if self.tool_role else []), *(["user"] if self.chat_template else [])]
         object.__setattr__(self, "_glue", {role: self._glue_of(role) for role in roles})
         if self.chat_template:
-            self._rendered([self._question("question")])
+            rendered = self._rendered([self._question("question")])
+            if self.system_prompt.strip() not in rendered:
+                raise ConfigError(
+                    "model.system_prompt: this tokenizer's chat template drops it; write it into the prompt's text"
+                    " (environment.instructions) instead"
+                )
 
     def prompt_ids(self, text: str) -> list[int]:
         """Tokens of the prompt, with the tokenizer's own start token if it has one, and never an end token."""
@@ -141,7 +146,7 @@ class Chat:
             rendered: str = self.tokenizer.apply_chat_template(
                 [*system, *messages], tokenize=False, add_generation_prompt=True, **self.template_arguments
             )
-        except (TemplateError, TypeError, ValueError) as error:
+        except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
             roles = list(dict.fromkeys(message["role"] for message in [*system, *messages]))
             remedy = (
                 "use the protocol `tags`"

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from a2tgpo.envs.data.fields import RawRow, ShapeError, plain_text, structured
+from a2tgpo.envs.data.rows import encodable
 
 ANSWER_SEPARATOR = "<|answer_split|>"
 ANSWER_FIELDS = (
@@ -44,6 +45,8 @@ def read_gold_answers(row: RawRow, field: str = "") -> tuple[tuple[str, ...], st
             answers += tuple(alias for alias in answer_texts(more) if alias not in answers)
     if not any(answer.strip() for answer in answers):
         raise ShapeError(f"empty gold answers {list(answers)!r} in {name}")
+    if not all(map(encodable, answers)):  # an escape within a list that was written as text
+        raise ShapeError(f"half of a surrogate pair in {name}, which is not a character")
     return answers, name
 
 

@@ -144,3 +144,9 @@ def test_a_named_field_that_is_not_there() -> None:
         to_item({"question": "q?", "label": "a"}, "f:1", FieldNames(answer="labels"))
     with pytest.raises(ShapeError, match=r"no answer field .*found the fields question, label; name it"):
         to_item({"question": "q?", "label": "a"}, "f:1")
+
+
+@pytest.mark.parametrize("written", [r'["\ud800 x"]', r"['\ud83d', 'Kloford']", r'{"target": "\udc00"}'])
+def test_half_characters_in_written_lists_are_bad_rows(written: str) -> None:
+    with pytest.raises(ShapeError, match="half of a surrogate pair in answer"):
+        to_item({"question": "q?", "answer": written}, "f:1")

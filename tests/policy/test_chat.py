@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from a2tgpo.errors import ConfigError
 from a2tgpo.policy.chat import Chat
 from tests.support.tiny_models import WORDS, word_tokenizer
 
@@ -157,6 +158,15 @@ def test_a_template_that_refuses_a_role_is_found_at_the_start(settings: dict[str
         return
     with pytest.raises(ValueError, match=told):
         Chat(tokenizer, chat_template=True, **settings)
+
+
+def test_a_template_that_drops_the_system_prompt_is_found_at_the_start() -> None:
+    class Deaf(Characters):
+        chat_template = THINKING.replace("for m in messages", "for m in messages if m.role != 'system'")
+
+    tokenizer: Any = Deaf()
+    with pytest.raises(ConfigError, match=r"model\.system_prompt: this tokenizer's chat template drops it"):
+        Chat(tokenizer, chat_template=True, system_prompt="Be brief.")
 
 
 def test_tool_messages_need_a_template() -> None:
