@@ -63,7 +63,7 @@ def test_help_imports_no_torch() -> None:
         (("play", "--seed", "-1"), "--seed: got -1, expected at least 0"),
         (("evaluate", "--agent", "oracle", "--seed", "-1"), "--seed: got -1, expected at least 0"),
         (("evaluate", "--agent", "oracle", "--temperature", "nan"), "--temperature: got nan, expected at least 0"),
-        (("evaluate", "--agent", "oracle", "--questions", "0"), "--questions: got 0, expected at least 1"),
+        (("evaluate", "--agent", "oracle", "--questions", "-1"), "--questions: got -1, expected at least 0"),
         (("baseline", "table", "--questions", "0"), "--questions: got 0, expected at least 1"),
         (("baseline", "sb3", "--seeds"), "--seeds (number of values): got 0, expected at least 1"),
         (("baseline", "sb3", "--seeds", "-1"), "--seeds[0]: got -1, expected at least 0"),
