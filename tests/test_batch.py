@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from a2tgpo.algorithms import ALGORITHMS, GiGPO
-from a2tgpo.batch import Credit, collate, spread, tabulate
+from a2tgpo.batch import Credit, TurnTable, collate, no_tokens, spread, tabulate
 from a2tgpo.episode import ActionKind, Episode, StopReason, Turn
 
 S, A, X = ActionKind.SEARCH, ActionKind.ANSWER, ActionKind.INVALID
@@ -170,3 +170,79 @@ def test_credit_of_an_advantage_is_plain_otherwise() -> None:
         [[1, 1]],
     )
     assert Credit.of(advantage, torch.tensor([[0.5, 2.0]])).clip_scale.tolist() == [[0.5, 2.0]]
+
+
+def test_rows_of_unequal_length_keep_the_longest() -> None:
+    batch = collate([replace(CUT, closing_ids=()), TWO_TURNS, CUT], pad_token_id=99)
+    assert batch.take([0, 2]).token_ids.shape == (2, 6)
+    assert batch.take([0, 0]).token_ids.shape == (2, 4)
+
+
+def test_no_tokens_are_none() -> None:
+    batch = no_tokens("cpu")
+    for field in ("token_ids", "attention_mask", "turn", "sampler_logprobs"):
+        assert getattr(batch, field).shape == (0, 0)
+
+
+def test_a_table_of_no_episode_has_no_group() -> None:
+    nothing = torch.zeros(0, 0)
+    table = TurnTable(
+        torch.zeros(0, dtype=torch.long),
+        torch.zeros(0),
+        nothing,
+        nothing,
+        nothing.bool(),
+        nothing.long(),
+        nothing.long(),
+        nothing.bool(),
+    )
+    assert table.num_groups == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("reward", torch.zeros(2, 3), "TurnTable.reward: got shape (2, 3), expected (2, 2) (as `mask` has 2 episodes"),
+        ("outcome", torch.zeros(3), "TurnTable.outcome: got shape (3,), expected (2,)"),
+        ("group", torch.zeros(2, 2).long(), "TurnTable.group: got shape (2, 2), expected (2,)"),
+        ("group", torch.tensor([-1, 0]), "TurnTable.group: got -1, expected ids from 0 on"),
+        ("group", torch.tensor([0, 2]), "TurnTable.group: group ids [1] have no episode, expected 0 … 2 all in use"),
+        ("outcome", torch.tensor([0.0, math.inf]), "TurnTable.outcome: got inf at index [1], expected finite numbers"),
+        (
+            "reward",
+            torch.tensor([[0.0, 0.0], [math.nan, 0.0]]),
+            "TurnTable.reward: got nan at index [1, 0], expected finite numbers on existing turns",
+        ),
+        (
+            "scored",
+            torch.tensor([[True, False], [True, True]]),
+            "TurnTable.information_gain: got nan at index [1, 1], expected finite numbers where `scored` is true",
+        ),
+        ("mask", torch.tensor([[True, True], [False, True]]), "TurnTable.scored: got True at index [1, 0], expected"),
+        ("mask", torch.tensor([[False, True], [True, False]]), "TurnTable.scored: got True at index [0, 0], expected"),
+    ],
+)
+def test_a_table_says_what_is_wrong_with_it(field: str, value: torch.Tensor, message: str) -> None:
+    """Asked directly, since the checks of shapes that run in tests would come first."""
+    table = tabulate([TWO_TURNS, CUT])
+    object.__setattr__(table, field, value)
+    with pytest.raises(ValueError) as caught:
+        table.__post_init__()
+    assert str(caught.value).startswith(message)
+
+
+def test_a_mask_with_a_gap_is_refused() -> None:
+    table = tabulate([TWO_TURNS, CUT])
+    object.__setattr__(table, "scored", torch.zeros(2, 2).bool())
+    object.__setattr__(table, "mask", torch.tensor([[True, True], [False, True]]))
+    with pytest.raises(
+        ValueError, match=r"TurnTable.mask: got False at index \[1, 0\], expected a run of true from turn 0"
+    ):
+        table.__post_init__()
+
+
+def test_what_is_no_number_may_stand_where_no_turn_is() -> None:
+    table = tabulate([TWO_TURNS, CUT])
+    object.__setattr__(table, "reward", torch.tensor([[0.0, 0.0], [0.0, math.nan]]))
+    table.__post_init__()
+    assert table.num_turns.tolist() == [2, 1]
