@@ -34,6 +34,10 @@ _COVERED: Final = ("settings", "recipe", "decoding", "algorithm", "algorithm_opt
 """Entries that repeat the recipe, which is compared by itself."""
 
 
+_ALWAYS: Final = ("corpus_sha256", "questions_sha256", "model_sha256", "settings")
+"""Entries of every manifest, of any version."""
+
+
 def check_same_recipe(recipe: Recipe, folder: Path) -> None:
     """Refuse to call a run that was trained under other settings, in whole or in part, a run of this recipe.
 
@@ -88,6 +92,8 @@ def check_same_inputs(described: dict[str, Any], folder: Path, step: int, allowe
     path = folder / "manifest.json"
     try:
         stored = dict(json.loads(path.read_text(encoding="utf-8")))
+        if lacking := [name for name in _ALWAYS if name not in stored]:
+            raise ValueError(f"no {', '.join(lacking)}")
     except (OSError, ValueError, TypeError) as error:
         raise ConfigError(
             f"run folder: {path} cannot be read ({error}), expected the manifest that the run began with; put the file"

@@ -163,6 +163,16 @@ def test_a_run_without_its_papers_is_not_continued(place: Path, name: str) -> No
         resumed(place)
 
 
+@pytest.mark.parametrize("emptied", ["{}", "[]", "7", '{"settings": {}, "corpus_sha256": "a", "questions_sha256": {}}'])
+def test_an_emptied_manifest_is_not_continued_upon(place: Path, emptied: str) -> None:
+    """There would be nothing to compare with."""
+    folder = begun(place)
+    (folder / "manifest.json").write_text(emptied)
+    with pytest.raises(ConfigError, match=r"run folder: .*manifest\.json cannot be read \(.*\), expected the manifest"):
+        resumed(place)
+    assert (folder / "manifest.json").read_text() == emptied
+
+
 @pytest.mark.parametrize("harm", ["a digit", "a byte", "a line less"])
 def test_metrics_that_were_changed_are_found(place: Path, harm: str) -> None:
     folder = begun(place)
