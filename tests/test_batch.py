@@ -182,6 +182,7 @@ def test_no_tokens_are_none() -> None:
     batch = no_tokens("cpu")
     for field in ("token_ids", "attention_mask", "turn", "sampler_logprobs"):
         assert getattr(batch, field).shape == (0, 0)
+    assert (batch.attention_mask.dtype, batch.token_ids.dtype) == (torch.bool, torch.long)
 
 
 def test_a_table_of_no_episode_has_no_group() -> None:
