@@ -184,7 +184,8 @@ def test_gradients_longer_than_the_limit_are_cut_to_it() -> None:
 
 
 @pytest.mark.usefixtures("anywhere")
-def test_numbers_of_an_update() -> None:
+@pytest.mark.parametrize(("micro_batch_tokens", "mini_batches"), [(10_000, 1), (1, 1), (1, 2)])
+def test_numbers_of_an_update(micro_batch_tokens: int, mini_batches: int) -> None:
     """Every log-ratio is 0.1; credited are row 0's turns 0 and 2, and row 1's turn 1."""
     policy = tiny_policy()
     batch = batch_of(policy, noise=0.0)
@@ -192,7 +193,10 @@ def test_numbers_of_an_update() -> None:
     batch = replace(batch, old_logprobs=(batch.old_logprobs - 0.1).where(mine, 0.0))
     with torch.no_grad():
         logprobs = policy.token_logprobs(batch.tokens).logprobs
-    metrics, _ = updated(policy, batch, LossSpec(clip_low=0.05, clip_high=0.05), ONE_STEP)
+    settings = replace(ONE_STEP, micro_batch_tokens=micro_batch_tokens, mini_batches=mini_batches)
+    metrics, gradients = updated(policy, batch, LossSpec(clip_low=0.05, clip_high=0.05), settings)
+    assert len(gradients) == mini_batches
+    assert metrics["grad_norm"] == pytest.approx(sum(float(g.norm()) for g in gradients) / mini_batches, rel=1e-5)
     # rows 0 to 2 are computed (row 3 has no credit): 6 + 3 + 2 tokens, the one of row 2's turn 1 weighing nothing
     assert metrics["trained_tokens"] == 11
     assert metrics["ratio"] == pytest.approx(math.exp(0.1), rel=1e-5)
@@ -203,6 +207,23 @@ def test_numbers_of_an_update() -> None:
     assert metrics["credited_logprob"] == pytest.approx(
         sum(float(logprobs[place]) for place in credited) / len(credited), rel=1e-5
     )
+
+
+@pytest.mark.usefixtures("anywhere")
+@pytest.mark.parametrize("micro_batch_tokens", [1, 10_000])
+@pytest.mark.parametrize("mini_batches", [1, 2])
+def test_the_loss_is_the_sum_of_its_reported_parts(micro_batch_tokens: int, mini_batches: int) -> None:
+    policy = tiny_policy()
+    spec = LossSpec(kl="k2", kl_coefficient=0.4, entropy_coefficient=0.3)
+    settings = replace(ONE_STEP, micro_batch_tokens=micro_batch_tokens, mini_batches=mini_batches)
+    metrics, _ = updated(policy, batch_of(policy, reference=True), spec, settings)
+    parts = [metrics[f"loss_{part}"] for part in ("surrogate", "kl", "entropy")]
+    assert metrics["loss"] == pytest.approx(parts[0] + 0.4 * parts[1] - 0.3 * parts[2], rel=1e-5)
+    whole, _ = updated(policy, batch_of(policy, reference=True), spec, replace(settings, micro_batch_tokens=10**6))
+    assert parts == pytest.approx([whole[f"loss_{part}"] for part in ("surrogate", "kl", "entropy")], rel=1e-4)
+    assert parts[2] > 1  # the entropy of a distribution over forty words, in nats
+    assert metrics["learning_rate"] == settings.learning_rate
+    assert metrics["skipped_updates"] == 0
 
 
 def test_nothing_credited_has_no_probability() -> None:
