@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from a2tgpo.errors import DataError
+from a2tgpo.errors import DataError, StorageError
 from a2tgpo.files import nulls, read_json_lines, write_csv, write_json, write_json_lines, write_text
 
 SEPARATORS = "a\u2028b\u2029c\x85d\x1ce\x0bf\x0cg\rh"
@@ -42,7 +42,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: p
     def full(*_args: object, **_kwargs: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(OSError, match="No space left"):
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(StorageError, match="No space left on device"):
         write_text(tmp_path / "file", "new")
     assert (tmp_path / "file").read_text() == "old"
